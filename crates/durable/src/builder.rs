@@ -1,6 +1,8 @@
 //! The options, and the start.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -12,8 +14,9 @@ use crate::commit::Patience;
 use crate::due::{Due, Outcome};
 use crate::error::StartError;
 use crate::events::{Event, Events};
-use crate::handlers::{Handlers, Lease, Runners, Surroundings};
+use crate::handlers::{AsyncHandler, Call, Handler, Handlers, Lease, Polled, RunFuture, Runners, Surroundings};
 use crate::inbox::Inbox;
+use crate::options::HandlerOptions;
 use crate::stats::Counters;
 use crate::store::{Owner, Store};
 use crate::timers::DurableTimer;
@@ -46,7 +49,8 @@ use crate::writer::{Limits, Parts, Writer};
 /// ```
 pub struct Builder {
     store: Box<dyn Store>,
-    handlers: Handlers,
+    /// `None` for those of other processes.
+    handlers: BTreeMap<String, Option<(Call, HandlerOptions)>>,
     /// The first name that was refused.
     refused_name: Option<String>,
     threads: usize,
@@ -65,7 +69,7 @@ impl Builder {
     pub(crate) fn new(store: Box<dyn Store>) -> Self {
         Self {
             store,
-            handlers: Handlers::default(),
+            handlers: BTreeMap::new(),
             refused_name: None,
             threads: 8,
             window: Duration::from_secs(30),
@@ -93,9 +97,94 @@ impl Builder {
     /// So keep a handler for as long as rows have its name. A name is 1 to 255 bytes without
     /// control characters. The last handler of a name wins.
     #[must_use]
-    pub fn handler(mut self, name: &str, handler: impl Fn(Due) -> Outcome + Send + Sync + 'static) -> Self {
+    pub fn handler(self, name: &str, handler: impl Fn(Due) -> Outcome + Send + Sync + 'static) -> Self {
+        self.handler_with(name, HandlerOptions::new(), handler)
+    }
+
+    /// As [`handler`](Self::handler), with a limit, a retry policy and a number of attempts of its
+    /// own.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use tourbillon_durable::{DurableTimer, HandlerOptions, Outcome, RetryPolicy};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy = RetryPolicy::fixed(Duration::from_secs(30));
+    /// let options = HandlerOptions::new().limit(2).retry(policy);
+    /// // As long as the printer is off.
+    /// let builder = DurableTimer::open("timeouts.db")?
+    ///     .handler_with("print_invoice", options, |_due| Outcome::Retry);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn handler_with(
+        self,
+        name: &str,
+        options: HandlerOptions,
+        handler: impl Fn(Due) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        self.insert(name, Call::Blocks(Arc::new(handler)), options)
+    }
+
+    /// Runs an async `handler` for each timeout of this `name`. A run that waits takes no thread.
+    ///
+    /// `spawn` gives a run to a runtime, which polls it to its end. It is called on threads that
+    /// are not the runtime's, so have it use a handle. It must not block: everything else would
+    /// wait.
+    ///
+    /// A future that panics has failed, as a handler that blocks. So has one that its runtime drops
+    /// before its end, because it shuts down, for instance. If the runtime drops a run that it has
+    /// not begun, the handler is paused in this process, and others may run it: see
+    /// [`DurableTimer::pause`].
+    ///
+    /// [`DurableTimer::stop`] waits for the runs that are under way, and blocks meanwhile, and so
+    /// does the drop of the last handle. On the only thread of a runtime this would wait for ever:
+    /// call `stop` by the runtime's `spawn_blocking`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{DurableTimer, HandlerOptions, Outcome};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("timeouts.db");
+    /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// # let tokio = runtime.handle().clone();
+    /// // In a program of Tokio's: `let tokio = tokio::runtime::Handle::current();`
+    /// let timer = tourbillon::Timer::new()?;
+    /// let timers = DurableTimer::open(&path)?
+    ///     .async_handler(
+    ///         "call_webhook",
+    ///         HandlerOptions::new().limit(200),
+    ///         move |run| drop(tokio.spawn(run)),
+    ///         |due| async move {
+    ///             println!("POST {}", due.key()); // and await the answer
+    ///             Outcome::Done
+    ///         },
+    ///     )
+    ///     .start(&timer)?;
+    /// timers.schedule("order:42", Duration::ZERO, "call_webhook", b"")?.wait()?;
+    /// timers.stop();
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn async_handler<F: Future<Output = Outcome> + Send + 'static>(
+        self,
+        name: &str,
+        options: HandlerOptions,
+        spawn: impl Fn(RunFuture) + Send + Sync + 'static,
+        handler: impl Fn(Due) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let call = Box::new(move |due| -> Polled { Box::pin(handler(due)) });
+        self.insert(name, Call::Waits(Arc::new(AsyncHandler { call, spawn: Box::new(spawn) })), options)
+    }
+
+    fn insert(mut self, name: &str, call: Call, options: HandlerOptions) -> Self {
         self.check_name(name);
-        self.handlers.insert(name, Some(Arc::new(handler)));
+        self.handlers.insert(name.to_owned(), Some((call, options)));
         self
     }
 
@@ -106,9 +195,7 @@ impl Builder {
     #[must_use]
     pub fn elsewhere(mut self, name: &str) -> Self {
         self.check_name(name);
-        if self.handlers.name(name).is_none() {
-            self.handlers.insert(name, None);
-        }
+        self.handlers.entry(name.to_owned()).or_insert(None);
         self
     }
 
@@ -225,7 +312,7 @@ impl Builder {
     pub fn start(self, timer: &Timer) -> Result<DurableTimer, StartError> {
         self.check()?;
         let inbox = Arc::new(Inbox::new(self.queue_capacity));
-        let handlers = Arc::new(self.handlers.clone());
+        let handlers = Arc::new(self.resolve());
         let counters = Arc::new(Counters::new());
         let patience = Arc::new(Patience::new(timer.clone(), self.commit_timeout));
         let name = "tb-durable".to_owned();
@@ -256,9 +343,10 @@ impl Builder {
             lease: Arc::clone(&lease),
             wall: Arc::clone(&self.wall),
             counters: Arc::clone(counters),
+            abandoned: Arc::default(),
         };
-        let here = self.handlers.here();
-        let runners = Runners::new(&here, self.threads, surroundings)?;
+        let runners = Runners::new(handlers, surroundings)?;
+        let not_paused = handlers.not_paused();
         Ok(Parts {
             store: self.store,
             inbox: Arc::clone(inbox),
@@ -267,7 +355,7 @@ impl Builder {
             handlers: Arc::clone(handlers),
             runners,
             lease,
-            owner: Owner { id: fastrand::i64(1..), lease: self.lease, handlers: here },
+            owner: Owner { id: fastrand::i64(1..), lease: self.lease, handlers: not_paused },
             wall: self.wall,
             timer: timer.clone(),
             counters: Arc::clone(counters),
@@ -275,13 +363,34 @@ impl Builder {
             limits: Limits {
                 window: self.window,
                 window_capacity: self.window_capacity,
-                max_attempts: self.max_attempts,
-                threads: self.threads,
-                // Enough for the shortest runs, and not so many that a crash repeats a crowd.
-                max_running: (2 * self.threads).max(1_024),
                 overdue_per_second: self.overdue_per_second,
             },
         })
+    }
+
+    /// The handlers, each with the options that it has, or else those of all.
+    fn resolve(&self) -> Handlers {
+        let mut handlers = Handlers::default();
+        for (name, handler) in &self.handlers {
+            let handler = handler.as_ref().map(|(call, options)| {
+                let limit = options.limit.unwrap_or(self.default_limit(call));
+                Handler {
+                    call: call.clone(),
+                    limit,
+                    // Enough for the shortest runs, and not so many that a crash repeats a crowd.
+                    max_running: (2 * limit).max(1_024),
+                    max_attempts: options.max_attempts.unwrap_or(self.max_attempts),
+                    retry: options.retry.clone(),
+                    paused: options.paused.into(),
+                }
+            });
+            handlers.insert(name, handler);
+        }
+        handlers
+    }
+
+    fn default_limit(&self, call: &Call) -> usize {
+        if let Call::Blocks(_) = call { self.threads } else { 1_000 }
     }
 
     fn check_name(&mut self, name: &str) {
@@ -300,6 +409,24 @@ impl Builder {
         }
         if self.threads == 0 || self.threads > 4_096 {
             return option("threads", self.threads.to_string(), "1 to 4,096");
+        }
+        for (name, (call, options)) in self.handlers.iter().filter_map(|(name, has)| Some((name, has.as_ref()?))) {
+            let limit = options.limit.unwrap_or(1);
+            match call {
+                Call::Blocks(_) if limit == 0 || limit > 4_096 => {
+                    return option("limit", format!("{limit} for {name:?}"), "1 to 4,096");
+                }
+                Call::Waits(_) if limit == 0 || limit > 100_000 => {
+                    return option("limit", format!("{limit} for {name:?}"), "1 to 100,000 for an async handler");
+                }
+                _ => {}
+            }
+            if options.max_attempts == Some(0) {
+                return option("max_attempts", format!("0 for {name:?}"), "1 or more");
+            }
+            if !options.retry.has_sound_jitter() {
+                return option("jitter", format!("{:?} for {name:?}", options.retry), "0 to 1");
+            }
         }
         if self.window < Duration::from_millis(100) || self.window > Duration::from_secs(3_600) {
             return option("window", format!("{:?}", self.window), "100 ms to 1 h");
@@ -326,7 +453,7 @@ impl Builder {
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("handlers", &self.handlers)
+            .field("handlers", &self.handlers.keys())
             .field("threads", &self.threads)
             .field("window", &self.window)
             .field("window_capacity", &self.window_capacity)

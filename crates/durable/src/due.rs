@@ -73,14 +73,17 @@ impl Due {
 
 /// What becomes of a timeout after its run.
 ///
-/// A handler that panics is retried, after 1 s, 2 s, 4 s and so on, up to 10 minutes.
+/// A run that panics ends as with [`Retry`](Self::Retry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// It is done, and its row is deleted.
     Done,
-    /// It is run again after this time. After the last of
+    /// It is run again after the time that the handler's [`RetryPolicy`](crate::RetryPolicy) says:
+    /// 1 s, 2 s, 4 s and so on, if it has none of its own. After the last of
     /// [`Builder::max_attempts`](crate::Builder::max_attempts) it becomes a dead letter instead.
+    Retry,
+    /// As [`Retry`](Self::Retry), but after this time.
     RetryAfter(Duration),
     /// It can't be done. Its row is moved to the dead letters, where an operator finds it.
     DeadLetter,

@@ -23,6 +23,23 @@ pub enum Event<'a> {
         /// The number of the claim.
         attempt: u32,
     },
+    /// The runtime of an async handler has dropped a run before its end: it shuts down, or its task
+    /// was aborted. The timeout is tried again, or becomes a dead letter.
+    Dropped {
+        /// The key of the timeout.
+        key: &'a str,
+        /// Its generation.
+        generation: i64,
+        /// The number of the claim.
+        attempt: u32,
+    },
+    /// The runtime of an async handler has not begun a run, and does not want it: it has shut down.
+    /// The handler is paused in this process: see
+    /// [`DurableTimer::pause`](crate::DurableTimer::pause).
+    NotSpawned {
+        /// The name of the handler.
+        handler: &'a str,
+    },
     /// A timeout was given up, and is among the dead letters.
     DeadLetter {
         /// The key of the timeout.
@@ -83,6 +100,12 @@ impl fmt::Display for Event<'_> {
             Self::Panicked { key, generation, attempt } => {
                 write!(f, "a handler has panicked: {key} (generation {generation}, attempt {attempt})")
             }
+            Self::Dropped { key, generation, attempt } => {
+                write!(f, "a runtime has dropped a run: {key} (generation {generation}, attempt {attempt})")
+            }
+            Self::NotSpawned { handler } => {
+                write!(f, "the runtime of the handler {handler:?} takes no runs, so it is paused in this process")
+            }
             Self::DeadLetter { key, generation, attempt } => {
                 write!(f, "a timeout was given up: {key} (generation {generation}, attempt {attempt})")
             }
@@ -124,6 +147,10 @@ impl Events {
         self.tell(Event::Panicked { key, generation: *generation, attempt: *attempt });
     }
 
+    pub(crate) fn dropped(&self, Token { key, generation, attempt }: &Token) {
+        self.tell(Event::Dropped { key, generation: *generation, attempt: *attempt });
+    }
+
     pub(crate) fn dead_letter(&self, Token { key, generation, attempt }: &Token) {
         self.tell(Event::DeadLetter { key, generation: *generation, attempt: *attempt });
     }
@@ -139,7 +166,10 @@ fn trace(_event: Event<'_>) {}
 #[cfg(feature = "tracing")]
 fn trace(event: Event<'_>) {
     match event {
-        Event::Panicked { .. } | Event::DeadLetter { .. } | Event::SetAside { .. } => {
+        Event::Panicked { .. } | Event::Dropped { .. } | Event::NotSpawned { .. } => {
+            tracing::error!(target: "tourbillon_durable", "{event}");
+        }
+        Event::DeadLetter { .. } | Event::SetAside { .. } => {
             tracing::error!(target: "tourbillon_durable", "{event}");
         }
         Event::StoreFailed { .. } | Event::Disconnected { .. } => {

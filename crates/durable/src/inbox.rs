@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::commit::{self, Responder};
-use crate::due::{DeadLetter, Outcome, Pending, Scheduled};
+use crate::due::{DeadLetter, Due, Outcome, Pending, Scheduled};
 use crate::error::{CommitError, Refused};
 use crate::store::{Answer, Op, Token};
 
@@ -84,13 +84,24 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
+impl Ended {
+    pub(crate) fn not_begun(due: &Due) -> Self {
+        Self { token: Token::of(due), end: End::NotBegun, took: Duration::ZERO }
+    }
+}
+
 /// How a run has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Returned(Outcome),
     Panicked,
-    /// It has not begun: the lease had ended, the clock went back, or the timers were stopped.
+    /// It has not begun: the lease had ended, the clock went back, the handler was paused, or the
+    /// timers were stopped.
     NotBegun,
+    /// The runtime of an async handler has not begun it, and does not want it.
+    Refused,
+    /// The runtime of an async handler has dropped it before its end.
+    Dropped,
 }
 
 /// What the writer takes at once.
@@ -123,6 +134,8 @@ struct State {
     due: Vec<Arc<Armed>>,
     ended: Vec<Ended>,
     stopping: Option<Instant>,
+    /// Whether the writer is to look what was paused.
+    poked: bool,
     /// Whether the writer knows that it is to stop. It still waits, for the runs that go on.
     told: bool,
     /// Whether the writer waits for `changed`.
@@ -177,6 +190,13 @@ impl Inbox {
         self.wake(state);
     }
 
+    /// Says that a handler was paused or resumed.
+    pub(crate) fn poke(&self) {
+        let mut state = self.lock();
+        state.poked = true;
+        self.wake(state);
+    }
+
     /// Refuses calls from now on, and tells the writer to end.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
@@ -199,6 +219,7 @@ impl Inbox {
             (commands == 0 || state.commands.is_empty())
                 && state.due.is_empty()
                 && state.ended.is_empty()
+                && !state.poked
                 && state.stopping.is_some() == state.told
         };
         if nothing(&state) && !wait.is_zero() {
@@ -208,6 +229,7 @@ impl Inbox {
             state.sleeping = false;
         }
         state.told = state.stopping.is_some();
+        state.poked = false;
         let (mut taken, mut length) = (0, 0);
         while taken < commands
             && length <= bytes

@@ -243,6 +243,50 @@ impl DurableTimer {
         self.push(op, Reply::Whether)
     }
 
+    /// Pauses a handler in this process. Once it has returned, no run of it begins here, until
+    /// [`resume`](Self::resume) or a restart. Runs that are under way go on.
+    ///
+    /// What comes up meanwhile waits in the store. Other processes that have the handler run it.
+    /// They get what this one had in its wheel as well, by their next scan. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoHandler`] if this process has no such handler, and [`Refused::Forked`].
+    ///
+    /// ```
+    /// # use tourbillon_durable::{DurableTimer, Outcome};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let timer = tourbillon::Timer::new()?;
+    /// # let timers = DurableTimer::open(directory.path().join("timeouts.db"))?
+    /// #     .handler("call_webhook", |_due| Outcome::Done)
+    /// #     .start(&timer)?;
+    /// timers.pause("call_webhook")?; // the service behind it is down
+    /// assert!(timers.is_paused("call_webhook"));
+    /// timers.resume("call_webhook")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pause(&self, handler: &str) -> Result<(), Refused> {
+        self.switch(handler, true)
+    }
+
+    /// Has a paused handler go on. What has come up meanwhile runs no faster than
+    /// [`Builder::overdue_per_second`](crate::Builder::overdue_per_second). Does not block.
+    ///
+    /// # Errors
+    ///
+    /// As [`pause`](Self::pause).
+    pub fn resume(&self, handler: &str) -> Result<(), Refused> {
+        self.switch(handler, false)
+    }
+
+    /// Whether a handler of this process is paused.
+    #[must_use]
+    pub fn is_paused(&self, handler: &str) -> bool {
+        self.inner.handlers.get(handler).is_some_and(|handler| handler.is_paused())
+    }
+
     /// Returns the counters of this process. In a forked child they are zero.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -297,6 +341,19 @@ impl DurableTimer {
         let (responder, commit) = commit::channel(&self.inner.patience);
         self.inner.inbox.push(Command { op, reply: reply(responder) })?;
         Ok(commit)
+    }
+
+    fn switch(&self, handler: &str, paused: bool) -> Result<(), Refused> {
+        if self.inner.patience.is_forked() {
+            return Err(Refused::Forked);
+        }
+        let handlers = &self.inner.handlers;
+        if handlers.pause(handler, paused).is_none() {
+            let known = handlers.here().map(|(name, _)| name.to_string()).collect();
+            return Err(Refused::NoHandler { name: handler.to_owned(), known });
+        }
+        self.inner.inbox.poke();
+        Ok(())
     }
 
     fn after(&self, delay: Duration) -> Result<Micros, Refused> {

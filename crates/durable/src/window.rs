@@ -8,7 +8,7 @@ use tourbillon::{Timeout, Timer};
 
 use crate::clock::Micros;
 use crate::inbox::{Armed, Inbox};
-use crate::store::Claim;
+use crate::store::{Claim, Token};
 
 /// The owned timeouts that are not claimed. Only the writer has it.
 pub(crate) struct Window {
@@ -83,6 +83,17 @@ impl Window {
         if let Some(Held { timeout: Some(timeout), .. }) = self.held.remove(key) {
             timeout.cancel_owned();
         }
+    }
+
+    /// Takes out all of a handler, each with what its next claim would compare.
+    pub(crate) fn take(&mut self, handler: &str) -> Vec<Token> {
+        let of_handler = self.held.extract_if(|_, held| &*held.armed.handler == handler);
+        of_handler
+            .map(|(key, Held { armed, attempts, timeout, .. })| {
+                timeout.map(Timeout::cancel_owned);
+                Token { key, generation: armed.generation, attempt: attempts }
+            })
+            .collect()
     }
 
     /// Says what to do with a timeout that has come up. It stays held until it is forgotten.

@@ -23,6 +23,15 @@ fn use_all(timers: &DurableTimer) {
     assert!(timers.get("order:1").unwrap().wait().unwrap().is_some());
     assert!(timers.reset("order:1", FAR).unwrap().wait().unwrap());
     assert!(timers.cancel("order:1").unwrap().wait().unwrap());
+    let in_the_window = Duration::from_secs(20);
+    for was_absent in [true, false] {
+        let call = timers.schedule_if_absent("order:3", in_the_window, "close", b"").unwrap();
+        assert_eq!(call.wait().unwrap().is_some(), was_absent);
+    }
+    // It gives the row back.
+    timers.pause("close").unwrap();
+    assert!(timers.cancel("order:3").unwrap().wait().unwrap());
+    timers.resume("close").unwrap();
     timers.schedule("order:2", Duration::ZERO, "close", b"").unwrap().wait().unwrap();
     let begun = Instant::now();
     while timers.stats().completed == completed {

@@ -21,8 +21,9 @@ use crate::commit::{self, Commit, Patience, Responder};
 use crate::due::{Due, Outcome, Pending};
 use crate::error::CommitError;
 use crate::events::Events;
-use crate::handlers::{Handlers, Lease, Run, Runners, Surroundings};
+use crate::handlers::{Call, Handler, Handlers, Lease, Run, Runners, Surroundings};
 use crate::inbox::{Command, End, Ended, Inbox, Reply};
+use crate::retry::RetryPolicy;
 use crate::stats::Counters;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Op, Owner, Store, Token};
@@ -58,6 +59,12 @@ enum Step {
     Run(Outcome),
     /// The handler panics.
     Panic,
+    /// The runtime of the handler drops its run.
+    Drop,
+    /// The same, before it has begun.
+    Refuse,
+    /// The handler is paused, or goes on.
+    Pause(bool),
     /// What happens to a call to the store, after so many others.
     Fault {
         after: u8,
@@ -80,6 +87,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ];
     let outcome = prop_oneof![
         4 => Just(Outcome::Done),
+        1 => Just(Outcome::Retry),
         2 => (0..40_000_u64).prop_map(|ms| Outcome::RetryAfter(Duration::from_millis(ms))),
         1 => Just(Outcome::DeadLetter),
     ];
@@ -92,6 +100,9 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (-90_000..90_000_i64).prop_map(|ms| Step::Jump { ms }),
         4 => outcome.prop_map(Step::Run),
         1 => Just(Step::Panic),
+        1 => Just(Step::Drop),
+        1 => Just(Step::Refuse),
+        3 => prop_oneof![Just(true), Just(false), Just(false)].prop_map(Step::Pause),
         2 => (0..6_u8, fault).prop_map(|(after, fault)| Step::Fault { after, fault }),
     ]
 }
@@ -110,6 +121,7 @@ impl WallClock for Wall {
 struct Process {
     writer: Writer,
     inbox: Arc<Inbox>,
+    handlers: Arc<Handlers>,
     patience: Arc<Patience>,
     timer: Timer,
     driver: Driver,
@@ -174,19 +186,31 @@ impl World {
         let patience = Arc::new(Patience::new(timer.clone(), Duration::from_secs(3_600)));
         let (lease, counters) = (Arc::new(Lease::default()), Arc::new(Counters::new()));
         let (runners, runs) = Runners::by_hand(Surroundings {
+            abandoned: Arc::default(),
             inbox: Arc::clone(&inbox),
             lease: Arc::clone(&lease),
             wall: Arc::clone(&wall),
             counters: Arc::clone(&counters),
         });
         let mut handlers = Handlers::default();
-        handlers.insert("handler", Some(Arc::new(|_| Outcome::Done)));
+        handlers.insert(
+            "handler",
+            Some(Handler {
+                call: Call::Blocks(Arc::new(|_| Outcome::Done)),
+                limit: 1,
+                max_running: 3,
+                max_attempts: 1_000,
+                retry: RetryPolicy::default(),
+                paused: false.into(),
+            }),
+        );
+        let handlers = Arc::new(handlers);
         let writer = Writer::new(Parts {
             store: Box::new(Faulty { store, faults: self.faults.clone() }),
             inbox: Arc::clone(&inbox),
             patience: Arc::clone(&patience),
             window: Window::new(timer.clone(), Arc::clone(&inbox), 3),
-            handlers: Arc::new(handlers),
+            handlers: Arc::clone(&handlers),
             runners,
             lease,
             owner: Owner {
@@ -198,21 +222,15 @@ impl World {
             timer: timer.clone(),
             counters,
             events: Events::default(),
-            limits: Limits {
-                window: WINDOW,
-                window_capacity: 3,
-                max_attempts: 1_000,
-                threads: 1,
-                max_running: 3,
-                overdue_per_second: 1_000,
-            },
+            limits: Limits { window: WINDOW, window_capacity: 3, overdue_per_second: 1_000 },
         });
-        self.process = Some(Process { writer, inbox, patience, timer, driver, runs });
+        self.process = Some(Process { writer, inbox, handlers, patience, timer, driver, runs });
     }
 
     /// Turns all once, and starts the process again if it has crashed.
     fn turn(&mut self) {
         let process = self.process.as_mut().unwrap();
+        let is_paused = process.handlers.not_paused().is_empty();
         process.driver.turn();
         let incoming = process.inbox.take(Duration::ZERO, process.writer.room(), usize::MAX);
         assert!(process.writer.turn(incoming));
@@ -220,6 +238,7 @@ impl World {
             let due = run.due;
             let token = (due.key().to_owned(), due.generation(), due.attempt());
             assert!(due.claimed_at >= due.due, "{token:?} was claimed early");
+            assert!(!is_paused, "{token:?} was claimed though its handler was paused");
             assert!(self.handed_out.insert(token.clone()), "{token:?} was handed out twice");
             self.claimed.push(due);
         }
@@ -228,6 +247,13 @@ impl World {
             self.claimed.clear();
             self.start();
         }
+    }
+
+    fn pause(&mut self, paused: bool) {
+        let process = self.process.as_ref().unwrap();
+        process.handlers.pause("handler", paused).expect("it has this handler");
+        process.inbox.poke();
+        self.turn();
     }
 
     fn advance(&mut self, by: Duration) {
@@ -334,6 +360,9 @@ impl World {
             }
             Step::Run(outcome) => self.run(End::Returned(outcome)),
             Step::Panic => self.run(End::Panicked),
+            Step::Drop => self.run(End::Dropped),
+            Step::Refuse => self.run(End::Refused),
+            Step::Pause(paused) => self.pause(paused),
             Step::Fault { after, fault } => *self.faults.next.lock().unwrap() = Some((after, fault)),
         }
     }
@@ -370,11 +399,16 @@ impl World {
             return;
         }
         let due = self.claimed.remove(0);
+        let has_run = !matches!(end, End::Refused);
+        if !has_run {
+            // The next run has the same token.
+            self.handed_out.remove(&(due.key().to_owned(), due.generation(), due.attempt()));
+        }
         let last = self.last[due.key()];
         assert!(due.generation() <= last);
         if due.generation() == last {
             let row = self.rows.get_mut(due.key()).expect("nothing that was cancelled runs");
-            row.has_run = true;
+            row.has_run |= has_run;
             row.may_be_gone |= matches!(end, End::Returned(Outcome::Done | Outcome::DeadLetter));
         }
         let token = Token { key: due.key().into(), generation: due.generation(), attempt: due.attempt() };
@@ -385,6 +419,7 @@ impl World {
     /// Without more faults, all that is in the store runs.
     fn finish(&mut self) {
         *self.faults.next.lock().unwrap() = None;
+        self.pause(false);
         for _ in 0..900 {
             self.advance(Duration::from_millis(500));
             self.turn();

@@ -16,6 +16,7 @@
 //! | take (a scan) | it has no owner |
 //! | claim | the owner is this process, the generation and the attempts are those that it took |
 //! | complete, retry, bury, unclaim | the owner, the generation and the attempt are those of the claim, and it is running |
+//! | give back | the owner, the generation and the attempts are those that it took, and it is not running |
 //! | reset, cancel | it is not running, or its owner's lease has ended |
 //! | schedule | nothing: the last one wins |
 //! | schedule if absent | the key has no row |
@@ -92,6 +93,8 @@ pub(crate) enum Op {
     },
     Bury(Token),
     Unclaim(Token),
+    /// Has a row that is not claimed belong to nobody. The token has the number of the last claim.
+    GiveBack(Token),
     DeadLetters {
         limit: u32,
     },
@@ -117,16 +120,16 @@ impl Op {
             }
             Self::Revive { key, .. } | Self::DeleteDead { key, .. } => Some(key),
             Self::DeadLetters { .. } => None,
-            Self::Complete(..) | Self::Retry { .. } | Self::Bury(..) | Self::Unclaim(..) => {
-                self.token().map(|token| &token.key)
-            }
+            Self::Complete(token) | Self::Retry { token, .. } | Self::Bury(token) => Some(&token.key),
+            Self::Unclaim(token) | Self::GiveBack(token) => Some(&token.key),
         }
     }
 
-    /// The token of the run that it ends, if it does.
+    /// The token of the run that it ends, or of the row that it gives back.
     pub(crate) fn token(&self) -> Option<&Token> {
         match self {
-            Self::Complete(token) | Self::Retry { token, .. } | Self::Bury(token) | Self::Unclaim(token) => Some(token),
+            Self::Complete(token) | Self::Retry { token, .. } | Self::Bury(token) => Some(token),
+            Self::Unclaim(token) | Self::GiveBack(token) => Some(token),
             _ => None,
         }
     }

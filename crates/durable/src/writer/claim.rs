@@ -94,10 +94,11 @@ impl Writer {
         let Claimed { key, generation, attempt, failures, due, claimed_at, handler, payload } = row;
         let due = Due { key, generation, attempt, due, claimed_at, payload };
         let (token, bytes) = (Token::of(&due), due.payload.len());
-        // The runs before have each ended their process.
-        let is_dead = failures >= self.parts.limits.max_attempts;
         let name = self.parts.handlers.name(&handler).unwrap_or_else(|| handler.as_str().into());
-        let handler = self.parts.handlers.get(&handler).filter(|_| !is_dead).map(Arc::clone);
+        let handler = self.parts.handlers.get(&handler).map(Arc::clone);
+        // The runs before have each ended their process.
+        let is_dead = handler.as_ref().is_some_and(|handler| failures >= handler.max_attempts);
+        let handler = handler.filter(|_| !is_dead);
         let running = Running { handler: Arc::clone(&name), bytes, failures, counts: handler.is_some() };
         self.running.insert(token.clone(), running);
         let Some(handler) = handler else {

@@ -106,7 +106,8 @@ impl Writer {
             _ => return,
         };
         *owned = false;
-        let is_elsewhere = handler.is_some_and(|handler| !self.parts.handlers.run_here(handler));
+        let runs_here = |handler| self.parts.handlers.get(handler).is_some_and(|handler| !handler.is_paused());
+        let is_elsewhere = handler.is_some_and(|handler| !runs_here(handler));
         let is_full = *room == 0 || handler.is_some_and(|handler| self.lanes.is_full(handler));
         if is_elsewhere || due >= self.parts.window.horizon() || self.stopping.is_some() {
             return;
@@ -136,6 +137,9 @@ impl Writer {
 
     /// Takes note of the end of a run, which the store has answered.
     fn ended(&mut self, op: Op, done: bool) {
+        if let Op::GiveBack(token) = &op {
+            return self.was_given_back(token, done);
+        }
         let counters = Arc::clone(&self.parts.counters);
         let (token, counter) = match &op {
             Op::Complete(token) => (token, Some(&counters.completed)),

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::handlers::Handlers;
 use crate::inbox::Armed;
 use crate::store::Token;
 
@@ -21,10 +22,7 @@ pub(super) struct Lanes {
     suspects: VecDeque<Arc<Armed>>,
     /// The suspect that runs, and since when.
     alone: Option<(Token, Instant)>,
-    /// The threads of a handler.
-    threads: usize,
-    /// Claimed rows of a handler that may run or wait for a thread, however short the runs are.
-    max_running: usize,
+    handlers: Arc<Handlers>,
     /// So many of a handler may wait here.
     backlog: usize,
 }
@@ -32,13 +30,17 @@ pub(super) struct Lanes {
 struct Lane {
     came_up: VecDeque<Arc<Armed>>,
     running: usize,
+    /// So many run at the same time, each on a thread if the handler blocks.
+    limit: usize,
+    /// So many may run or wait for their turn, however short the runs are.
+    max_running: usize,
     /// How long a run takes, of late.
     run_time: Duration,
 }
 
 impl Lanes {
-    pub(super) fn new(threads: usize, max_running: usize, backlog: usize) -> Self {
-        Self { by_handler: HashMap::new(), suspects: VecDeque::new(), alone: None, threads, max_running, backlog }
+    pub(super) fn new(handlers: Arc<Handlers>, backlog: usize) -> Self {
+        Self { by_handler: HashMap::new(), suspects: VecDeque::new(), alone: None, handlers, backlog }
     }
 
     pub(super) fn came_up(&mut self, armed: Arc<Armed>) {
@@ -53,12 +55,12 @@ impl Lanes {
     pub(super) fn ready(&mut self, now: Instant, most: usize, bytes: usize) -> Vec<Arc<Armed>> {
         let suspect = self.next_suspect(now).and_then(|at| self.suspects.remove(at));
         let mut ready: Vec<Arc<Armed>> = suspect.into_iter().collect();
-        let (threads, max_running, first) = (self.threads, self.max_running, self.first_suspect(now).cloned());
+        let first = self.first_suspect(now).cloned();
         let mut length = 0;
         // A lane that comes late in this order has its turn in the next part: the others are empty
         // by then, or have as many runs as they may.
         for (handler, lane) in &mut self.by_handler {
-            let mut may_claim = lane.may_claim(threads, max_running, first.as_ref() == Some(handler));
+            let mut may_claim = lane.may_claim(first.as_ref() == Some(handler));
             while may_claim > 0
                 && ready.len() < most
                 && length <= bytes
@@ -75,7 +77,7 @@ impl Lanes {
     /// The next suspect, if none runs. It needs a thread that is free, so that it runs at once.
     fn next_suspect(&self, now: Instant) -> Option<usize> {
         self.first_suspect(now)?;
-        let is_free = |armed: &Arc<Armed>| self.running(&armed.handler) < self.threads;
+        let is_free = |armed: &Arc<Armed>| self.running(&armed.handler) < self.limit(&armed.handler);
         self.suspects.iter().position(is_free)
     }
 
@@ -92,7 +94,7 @@ impl Lanes {
         let first = self.first_suspect(now);
         let ready = |(handler, lane): (&Arc<str>, &Lane)| {
             let leaves_one = first == Some(handler);
-            !lane.came_up.is_empty() && lane.may_claim(self.threads, self.max_running, leaves_one) > 0
+            !lane.came_up.is_empty() && lane.may_claim(leaves_one) > 0
         };
         if self.next_suspect(now).is_some() || self.by_handler.iter().any(ready) {
             return Some(now);
@@ -132,28 +134,44 @@ impl Lanes {
         }
     }
 
+    /// Forgets what of a handler has come up.
+    pub(super) fn forget(&mut self, handler: &str) {
+        self.suspects.retain(|armed| &*armed.handler != handler);
+        if let Some(lane) = self.by_handler.get_mut(handler) {
+            lane.came_up.clear();
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.suspects.clear();
         self.by_handler.values_mut().for_each(|lane| lane.came_up.clear());
     }
 
     fn lane(&mut self, handler: &Arc<str>) -> &mut Lane {
-        self.by_handler.entry(Arc::clone(handler)).or_insert_with(|| Lane {
-            came_up: VecDeque::new(),
-            running: 0,
-            run_time: FIRST_RUN_TIME,
-        })
+        if !self.by_handler.contains_key(handler) {
+            // Nothing of a handler that is elsewhere comes up here.
+            let (limit, max_running) =
+                self.handlers.get(handler).map_or((1, 1), |handler| (handler.limit, handler.max_running));
+            let lane = Lane { came_up: VecDeque::new(), running: 0, limit, max_running, run_time: FIRST_RUN_TIME };
+            self.by_handler.insert(Arc::clone(handler), lane);
+        }
+        self.by_handler.get_mut(handler).expect("it was inserted")
+    }
+
+    /// How many runs of a handler go on at the same time.
+    fn limit(&self, handler: &str) -> usize {
+        self.handlers.get(handler).map_or(1, |handler| handler.limit)
     }
 }
 
 impl Lane {
-    fn may_claim(&self, threads: usize, max_running: usize, leaves_one: bool) -> usize {
+    fn may_claim(&self, leaves_one: bool) -> usize {
         if leaves_one {
-            return (threads - 1).saturating_sub(self.running);
+            return (self.limit - 1).saturating_sub(self.running);
         }
-        // What is claimed can't be cancelled. So no more wait for a thread than will soon have one.
+        // What is claimed can't be cancelled. So no more wait for their turn than soon have it.
         let runs = SOON.as_nanos() / self.run_time.as_nanos().max(1);
-        let soon = threads.saturating_mul(usize::try_from(runs).unwrap_or(usize::MAX));
-        soon.saturating_add(threads).min(max_running).saturating_sub(self.running)
+        let soon = self.limit.saturating_mul(usize::try_from(runs).unwrap_or(usize::MAX));
+        soon.saturating_add(self.limit).min(self.max_running).saturating_sub(self.running)
     }
 }

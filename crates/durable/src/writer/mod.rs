@@ -9,11 +9,12 @@ mod claim;
 mod commit;
 mod lanes;
 mod pause;
+mod paused;
 mod resume;
 mod scan;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ use crate::due::Outcome;
 use crate::events::{Event, Events};
 use crate::handlers::{Handlers, Lease, Runners};
 use crate::inbox::{End, Ended, Inbox, Incoming};
+use crate::retry::RetryPolicy;
 use crate::stats::Counters;
 use crate::store::{Failure, Op, Owner, Store, Token};
 use crate::window::Window;
@@ -46,11 +48,6 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub(crate) struct Limits {
     pub(crate) window: Duration,
     pub(crate) window_capacity: usize,
-    pub(crate) max_attempts: u32,
-    /// The threads of a handler.
-    pub(crate) threads: usize,
-    /// Claimed rows of a handler that may run or wait for a thread, however short the runs are.
-    pub(crate) max_running: usize,
     pub(crate) overdue_per_second: u32,
 }
 
@@ -96,6 +93,8 @@ pub(crate) struct Writer {
     running: HashMap<Token, Running>,
     /// What is to be committed.
     work: Queue,
+    /// The rows of paused handlers that this process has.
+    giving_back: VecDeque<Token>,
     offset: Offset,
     next_clock_check: Instant,
     next_scan: Instant,
@@ -123,13 +122,14 @@ impl Writer {
     pub(crate) fn new(parts: Parts) -> Self {
         let engine = parts.timer.now();
         let wall = Micros::round_down(parts.wall.now());
-        let Limits { window_capacity, threads, max_running, overdue_per_second, .. } = parts.limits;
+        let Limits { window_capacity, overdue_per_second, .. } = parts.limits;
         // One that is slow leaves the others their part of the wheel.
-        let backlog = (window_capacity / parts.owner.handlers.len().max(1)).max(1);
+        let backlog = (window_capacity / parts.handlers.here().count().max(1)).max(1);
         Self {
-            lanes: Lanes::new(threads, max_running, backlog),
+            lanes: Lanes::new(Arc::clone(&parts.handlers), backlog),
             running: HashMap::new(),
             work: Queue::new(parts.inbox.capacity),
+            giving_back: VecDeque::new(),
             offset: Offset::new(wall, engine),
             next_clock_check: engine + CLOCK_CHECK,
             next_scan: engine,
@@ -177,6 +177,8 @@ impl Writer {
         if self.stopping.is_none() {
             due.into_iter().for_each(|armed| self.lanes.came_up(armed));
             self.check_clock();
+            self.switch();
+            self.give_some_back();
         }
         // What a lost answer said may be among what has come up. A claim is late the soonest.
         if self.resume() {
@@ -210,12 +212,13 @@ impl Writer {
             return pause(Activity::Connect).unwrap_or(now).saturating_duration_since(now);
         }
         let commit = self.work.next(now).map(|next| next.max(pause(Activity::Commit).unwrap_or(next)));
+        let give_back = self.may_give_back().then(|| pause(Activity::Commit).map_or(now, |until| until.max(now)));
         let calls_wait = pause(Activity::Commit).filter(|_| self.parts.inbox.waiting() > 0);
         let claim = if self.stopping.is_some() { None } else { self.lanes.next(now) };
         let claim = claim.map(|next| next.max(pause(Activity::Claim).unwrap_or(next)));
         let check = self.stopping.map(|_| now + STOP_CHECK);
         let scan = self.stopping.is_none().then(|| self.next_look(now)).flatten();
-        let next = [commit, calls_wait, claim, check, scan].into_iter().flatten().min();
+        let next = [commit, give_back, calls_wait, claim, check, scan].into_iter().flatten().min();
         next.map_or(CLOCK_CHECK, |next| next.saturating_duration_since(now))
     }
 
@@ -267,37 +270,46 @@ impl Writer {
         if self.answered(Activity::Claim, given).is_some() {
             self.gave_back = true;
             self.lanes.clear();
+            self.giving_back.clear();
             self.parts.window.clear();
         }
     }
 
     fn end(&mut self, Ended { token, end, took }: Ended) {
         let running = self.running.get(&token);
-        let failures = running.map_or(0, |running| running.failures);
+        let failures = running.map_or(0, |running| running.failures).saturating_add(1);
+        let handler = running.and_then(|running| self.parts.handlers.get(&running.handler));
         if let Some(running) = running
-            && !matches!(end, End::NotBegun)
+            && !matches!(end, End::NotBegun | End::Refused)
         {
             self.lanes.took(&running.handler, took);
         }
-        let last = failures.saturating_add(1) >= self.parts.limits.max_attempts;
-        let counters = &self.parts.counters;
-        let op = match end {
-            End::NotBegun => Op::Unclaim(token),
-            End::Returned(Outcome::Done) => Op::Complete(token),
-            End::Returned(Outcome::RetryAfter(delay)) if !last => self.retry(token, delay),
-            End::Returned(_) => Op::Bury(token),
+        let delay = match end {
+            End::NotBegun => return self.work.push_end(Op::Unclaim(token)),
+            End::Refused => {
+                self.runtime_is_gone(&token);
+                return self.work.push_end(Op::Unclaim(token));
+            }
+            End::Returned(Outcome::Done) => return self.work.push_end(Op::Complete(token)),
+            End::Returned(Outcome::DeadLetter) => return self.work.push_end(Op::Bury(token)),
+            End::Returned(Outcome::RetryAfter(delay)) => Some(delay),
+            End::Returned(Outcome::Retry) => None,
             End::Panicked => {
-                counters.panicked.add(1);
+                self.parts.counters.panicked.add(1);
                 self.parts.events.panicked(&token);
-                let delay = Duration::from_secs(1 << failures.min(9)).min(Duration::from_secs(600));
-                if last { Op::Bury(token) } else { self.retry(token, delay) }
+                None
+            }
+            End::Dropped => {
+                self.parts.events.dropped(&token);
+                None
             }
         };
-        self.work.push_end(op);
-    }
-
-    fn retry(&self, token: Token, delay: Duration) -> Op {
-        Op::Retry { token, due: self.wall().plus(delay), owned: false }
+        if handler.is_some_and(|handler| failures >= handler.max_attempts) {
+            return self.work.push_end(Op::Bury(token));
+        }
+        let by_policy = || handler.map_or_else(RetryPolicy::default, |handler| handler.retry.clone()).delay(failures);
+        let due = self.wall().plus(delay.unwrap_or_else(by_policy));
+        self.work.push_end(Op::Retry { token, due, owned: false });
     }
 
     /// Renews the lease, if half of it is over and this process has rows, or could have: an

@@ -3,7 +3,7 @@
 use super::{Activity, Writer};
 use crate::events::Event;
 use crate::inbox::Armed;
-use crate::store::{Claim, Taken, Token};
+use crate::store::{Claim, Op, Taken, Token};
 
 impl Writer {
     /// After a lost connection: connects, and asks for what the lost answers said. Returns whether
@@ -54,6 +54,14 @@ impl Writer {
         if self.running.contains_key(&token) {
             // A server that crashed has lost the claim, and the run goes on.
             return (!running).then_some(Claim { key: token.key, generation, attempts });
+        }
+        if self.parts.handlers.get(&handler).is_some_and(|handler| handler.is_paused()) {
+            if running {
+                self.work.push_end(Op::Unclaim(token));
+            } else {
+                self.giving_back.push_back(Token { attempt: attempts, ..token });
+            }
+            return None;
         }
         let known = self.parts.window.holds(&token.key, generation);
         if let Some(handler) = self.parts.handlers.name(&handler).filter(|_| !known) {

@@ -159,6 +159,7 @@ impl<'a> Batch<'a, '_> {
         self.tokens(&statements.complete, |op| if let Op::Complete(token) = op { Some(token) } else { None })?;
         self.tokens(&statements.bury, |op| if let Op::Bury(token) = op { Some(token) } else { None })?;
         self.tokens(&statements.unclaim, |op| if let Op::Unclaim(token) = op { Some(token) } else { None })?;
+        self.tokens(&statements.give_back_some, |op| if let Op::GiveBack(token) = op { Some(token) } else { None })?;
         self.retries()?;
         self.gets()?;
         self.dead_letters()?;
@@ -370,8 +371,7 @@ impl<'a> Batch<'a, '_> {
 fn locked_key(op: &Op) -> Option<&Arc<str>> {
     match op {
         Op::Reset { key, .. } | Op::Cancel { key } => Some(key),
-        Op::Complete(token) | Op::Retry { token, .. } | Op::Bury(token) | Op::Unclaim(token) => Some(&token.key),
-        _ => None,
+        op => op.token().map(|token| &token.key),
     }
 }
 

@@ -47,6 +47,8 @@ pub(super) struct Statements {
     pub(super) retry: String,
     pub(super) bury: String,
     pub(super) unclaim: String,
+    /// Gives back rows that are not claimed.
+    pub(super) give_back_some: String,
     pub(super) dead_letters: String,
     pub(super) revive: String,
     pub(super) delete_dead: String,
@@ -158,6 +160,11 @@ impl Statements {
             unclaim: text(
                 "UPDATE tourbillon_timeouts t SET attempts = t.attempts - 1, owner = NULL, running = false
                  FROM {tokens} WHERE {is_tokens} RETURNING x.n",
+            ),
+            give_back_some: text(
+                "UPDATE tourbillon_timeouts t SET owner = NULL FROM {tokens}
+                 WHERE t.key = x.k AND t.generation = x.g AND t.attempts = x.a
+                     AND t.owner IS NOT DISTINCT FROM $1 AND NOT t.running RETURNING x.n",
             ),
             dead_letters: text(
                 "SELECT key, generation, due, handler, payload, attempts, died_at

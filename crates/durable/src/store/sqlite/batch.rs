@@ -6,6 +6,10 @@ use super::rows;
 use super::statements::Statements;
 use crate::store::{Answer, Moved, Op, Owner, Token};
 
+/// Key, generation, attempts, owner.
+const GIVE_BACK: &str = "UPDATE tourbillon_timeouts SET owner = NULL
+    WHERE key = ?1 AND generation = ?2 AND attempts = ?3 AND owner = ?4 AND NOT running";
+
 /// A commit under way.
 pub(super) struct Batch<'a> {
     connection: &'a Connection,
@@ -82,6 +86,7 @@ impl<'a> Batch<'a> {
                 self.end(token, &self.sql.complete)
             }
             Op::Unclaim(token) => self.end(token, &self.sql.unclaim),
+            Op::GiveBack(token) => self.end(token, GIVE_BACK),
             Op::DeadLetters { limit } => self.dead_letters(*limit),
             Op::Revive { key, generation, due, owned } => {
                 let (new, owner) = (self.next_generation(), self.mine(*owned));

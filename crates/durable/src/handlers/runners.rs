@@ -1,0 +1,248 @@
+//! What runs the handlers: threads for those that block, and a runtime of the user's for those that
+//! are async.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::futures::Slots;
+use super::{Call, Handler, Handlers, Lease};
+use crate::clock::{Micros, WallClock};
+use crate::due::Due;
+use crate::inbox::{End, Ended, Inbox};
+use crate::stats::Counters;
+use crate::store::Token;
+
+/// A run that is to be carried out.
+pub(crate) struct Run {
+    pub(crate) handler: Arc<Handler>,
+    pub(crate) due: Due,
+}
+
+/// What runs handlers. Each handler has its own part, so none waits for another's.
+pub(crate) struct Runners {
+    pools: HashMap<Arc<str>, Pool>,
+    surroundings: Surroundings,
+    #[cfg(all(test, feature = "sqlite"))]
+    by_hand: Option<Sender<Run>>,
+}
+
+enum Pool {
+    Threads(Threads),
+    Futures(Arc<Slots>),
+}
+
+/// The threads of one handler. It always has one; the others start when they are first needed.
+struct Threads {
+    sender: Sender<Run>,
+    receiver: Receiver<Run>,
+    threads: Vec<JoinHandle<()>>,
+    /// The most of them.
+    limit: usize,
+}
+
+/// What runs need.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) counters: Arc<Counters>,
+    /// Whether a stop has begun.
+    pub(crate) abandoned: Arc<AtomicBool>,
+}
+
+impl Surroundings {
+    /// Whether a run may begin now. Notes how late it is.
+    pub(super) fn begin(&self, handler: &Handler, due: &Due) -> bool {
+        let now = Micros::round_down(self.wall.now());
+        // While it waited for its turn, the clock may have gone back.
+        let is_held_up = self.abandoned.load(Ordering::Relaxed) || handler.is_paused();
+        let may_begin = now >= due.due && self.lease.holds(now) && !is_held_up;
+        if may_begin {
+            self.counters.record_lateness(now.since(due.due));
+        }
+        may_begin
+    }
+}
+
+thread_local! {
+    static IS_RUNNER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a handler is calling.
+pub(crate) fn is_runner() -> bool {
+    IS_RUNNER.get()
+}
+
+/// Until it is dropped, this thread runs a handler.
+pub(super) struct AsRunner {
+    before: bool,
+}
+
+impl AsRunner {
+    pub(super) fn enter() -> Self {
+        Self { before: IS_RUNNER.replace(true) }
+    }
+}
+
+impl Drop for AsRunner {
+    fn drop(&mut self) {
+        IS_RUNNER.set(self.before);
+    }
+}
+
+impl Runners {
+    /// For these handlers.
+    pub(crate) fn new(handlers: &Handlers, surroundings: Surroundings) -> io::Result<Self> {
+        let mut runners = Self::none(surroundings);
+        for (name, handler) in handlers.here() {
+            let surroundings = &runners.surroundings;
+            let pool = match &handler.call {
+                Call::Blocks(_) => {
+                    let mut threads = Threads::new(handler.limit);
+                    threads.grow(name, surroundings)?;
+                    Pool::Threads(threads)
+                }
+                Call::Waits(call) => {
+                    Pool::Futures(Arc::new(Slots::new(Arc::clone(call), handler.limit, surroundings.clone())))
+                }
+            };
+            runners.pools.insert(Arc::clone(name), pool);
+        }
+        Ok(runners)
+    }
+
+    fn none(surroundings: Surroundings) -> Self {
+        Self {
+            pools: HashMap::new(),
+            surroundings,
+            #[cfg(all(test, feature = "sqlite"))]
+            by_hand: None,
+        }
+    }
+
+    /// No threads: the test gets what is to run.
+    #[cfg(all(test, feature = "sqlite"))]
+    pub(crate) fn by_hand(surroundings: Surroundings) -> (Self, Receiver<Run>) {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        let mut runners = Self::none(surroundings);
+        runners.by_hand = Some(sender);
+        (runners, receiver)
+    }
+
+    /// Has a timeout of the handler `name` run, of which `under_way` have not ended, with this one.
+    pub(crate) fn run(&mut self, name: &Arc<str>, under_way: usize, run: Run) {
+        #[cfg(all(test, feature = "sqlite"))]
+        if let Some(by_hand) = &self.by_hand {
+            return by_hand.send(run).expect("the test has the other end");
+        }
+        match self.pools.get_mut(name).expect("each handler has a pool") {
+            Pool::Futures(slots) => slots.push(run),
+            Pool::Threads(pool) => {
+                if pool.threads.len() < under_way.min(pool.limit) {
+                    // Without a thread more it waits for one that there is.
+                    _ = pool.grow(name, &self.surroundings);
+                }
+                pool.sender.send(run).expect("the pool has the other end");
+            }
+        }
+    }
+
+    /// Ends the runs of a handler that wait for their turn, as not begun.
+    pub(crate) fn give_up(&self, name: &str) {
+        if let Some(pool) = self.pools.get(name) {
+            pool.give_up(&self.surroundings.inbox);
+        }
+    }
+
+    /// Begins no more runs. Those that wait end as not begun.
+    pub(crate) fn abandon(&self) {
+        // Relaxed: whoever begins one more run has begun it before the stop.
+        self.surroundings.abandoned.store(true, Ordering::Relaxed);
+        self.pools.values().for_each(|pool| pool.give_up(&self.surroundings.inbox));
+    }
+}
+
+impl Pool {
+    /// Ends the runs that wait for their turn, as not begun.
+    fn give_up(&self, inbox: &Inbox) {
+        let not_begun = |run: Run| inbox.push_ended(Ended::not_begun(&run.due));
+        match self {
+            Self::Threads(pool) => pool.receiver.try_iter().for_each(not_begun),
+            Self::Futures(slots) => slots.drain().into_iter().for_each(not_begun),
+        }
+    }
+}
+
+impl Threads {
+    fn new(limit: usize) -> Self {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        Self { sender, receiver, threads: Vec::new(), limit }
+    }
+
+    fn grow(&mut self, name: &str, surroundings: &Surroundings) -> io::Result<()> {
+        let (receiver, surroundings) = (self.receiver.clone(), surroundings.clone());
+        let thread =
+            thread::Builder::new().name(format!("tb-{name}")).spawn(move || carry_out(&receiver, &surroundings))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for Runners {
+    fn drop(&mut self) {
+        self.abandon();
+        let this = thread::current().id();
+        // All senders first: one thread's last run must not wait for another pool.
+        let (mut threads, mut futures) = (Vec::new(), Vec::new());
+        for (_, pool) in self.pools.drain() {
+            match pool {
+                Pool::Threads(pool) => threads.extend(pool.threads),
+                Pool::Futures(slots) => futures.push(slots),
+            }
+        }
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != this) {
+            // A thread catches the panics of handlers.
+            thread.join().expect("a handlers' thread does not panic");
+        }
+        futures.iter().for_each(|slots| slots.join());
+    }
+}
+
+/// The drop of what the user's code has left may panic, and so may that of the panic's payload.
+pub(super) fn drop_quietly<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value)))
+        && let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload)))
+    {
+        std::mem::forget(next);
+    }
+}
+
+pub(super) fn panicked(payload: Box<dyn Any + Send>) -> End {
+    drop_quietly(payload);
+    End::Panicked
+}
+
+fn carry_out(receiver: &Receiver<Run>, surroundings: &Surroundings) {
+    let _runner = AsRunner::enter();
+    for Run { handler, due } in receiver {
+        let Call::Blocks(call) = &handler.call else { unreachable!("it has no threads") };
+        let (token, begun) = (Token::of(&due), Instant::now());
+        let end = if surroundings.begin(&handler, &due) {
+            // What the handler has left behind a panic is the user's.
+            catch_unwind(AssertUnwindSafe(|| call(due))).map_or_else(panicked, End::Returned)
+        } else {
+            End::NotBegun
+        };
+        surroundings.inbox.push_ended(Ended { token, end, took: begun.elapsed() });
+    }
+}
