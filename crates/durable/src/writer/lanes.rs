@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::handlers::Handlers;
+use crate::handlers::{Call, Handlers};
 use crate::inbox::Armed;
 use crate::store::Token;
 
@@ -150,9 +150,15 @@ impl Lanes {
     fn lane(&mut self, handler: &Arc<str>) -> &mut Lane {
         if !self.by_handler.contains_key(handler) {
             // Nothing of a handler that is elsewhere comes up here.
-            let (limit, max_running) =
-                self.handlers.get(handler).map_or((1, 1), |handler| (handler.limit, handler.max_running));
-            let lane = Lane { came_up: VecDeque::new(), running: 0, limit, max_running, run_time: FIRST_RUN_TIME };
+            let mut lane =
+                Lane { came_up: VecDeque::new(), running: 0, limit: 1, max_running: 1, run_time: FIRST_RUN_TIME };
+            if let Some(handler) = self.handlers.get(handler) {
+                (lane.limit, lane.max_running) = (handler.limit, handler.max_running);
+                if matches!(handler.call, Call::Waits(_)) {
+                    // It is async because it waits.
+                    lane.run_time = SOON;
+                }
+            }
             self.by_handler.insert(Arc::clone(handler), lane);
         }
         self.by_handler.get_mut(handler).expect("it was inserted")
