@@ -177,3 +177,32 @@ fn a_handler_whose_runtime_takes_no_runs_is_paused_until_it_does() {
         assert_eq!(timers.stats().dead_lettered, 0, "what has not begun has not failed");
     });
 }
+
+#[test]
+fn a_run_that_its_runtime_has_not_begun_does_not_begin_once_the_pause_has_returned() {
+    each_store(|place| {
+        let (spawned, spawns) = mpsc::channel::<RunFuture>();
+        let spawned = Mutex::new(spawned);
+        let runs = Arc::new(AtomicU64::new(0));
+        let begun = Arc::clone(&runs);
+        let handler = move |_due| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            async { Outcome::Done }
+        };
+        let spawn = move |run| spawned.lock().unwrap().send(run).unwrap();
+        let builder = DurableTimer::open(place.url()).unwrap();
+        let timers = start(builder.async_handler("webhook", HandlerOptions::new(), spawn, handler));
+        schedule(&timers, "webhook", 1, Duration::ZERO);
+        let run = spawns.recv_timeout(LONG).unwrap();
+        timers.pause("webhook").unwrap();
+        pollster::block_on(run);
+        assert_eq!(runs.load(Ordering::SeqCst), 0);
+        until(|| timers.stats().running == 0);
+        let row = timers.get("webhook:0").unwrap().wait().unwrap().unwrap();
+        assert_eq!((row.running, row.attempts), (false, 0), "it waits, as if it had not been claimed");
+        timers.resume("webhook").unwrap();
+        pollster::block_on(spawns.recv_timeout(LONG).unwrap());
+        until(|| timers.stats().completed == 1);
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+    });
+}
