@@ -200,6 +200,7 @@ impl Builder {
     }
 
     /// How many runs of one handler may go on at the same time, each on a thread. By default 8.
+    /// [`HandlerOptions::limit`] says something else for one handler.
     ///
     /// Each handler has its own threads, so a slow one holds up no other. The first starts with the
     /// timers, the others when they are first needed.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// How long a timeout waits after a run that has failed: one that has panicked, or has answered
 /// [`Outcome::Retry`](crate::Outcome::Retry). By default 1 s, 2 s, 4 s and so on, up to 10 minutes.
+/// After a run that has ended its process it is always the default.
 ///
 /// ```
 /// use std::time::Duration;
