@@ -6,6 +6,8 @@
 //! cargo run --release -p tourbillon-durable --all-features --example measure -- --postgres
 //! ```
 
+#[path = "measure/own.rs"]
+mod own;
 #[cfg(feature = "postgres")]
 #[path = "../tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -45,7 +47,7 @@ struct Options {
     /// Write the figures to this file as JSON.
     #[arg(long)]
     json: Option<std::path::PathBuf>,
-    /// What to measure; by default all but `idle`.
+    /// What to measure; by default all but `idle` and `own`.
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -59,6 +61,15 @@ enum What {
         rate: u64,
         /// How many seconds.
         #[arg(long, default_value_t = 15)]
+        seconds: u64,
+    },
+    /// How late handlers begin of what was scheduled in transactions of the user's, beside others.
+    Own {
+        /// How many of each kind are scheduled a second.
+        #[arg(long, default_value_t = 10)]
+        rate: u64,
+        /// How many seconds.
+        #[arg(long, default_value_t = 30)]
         seconds: u64,
     },
     /// Schedules a second, of threads that wait for their own commits, a thousand at a time.
@@ -186,6 +197,15 @@ fn measure(what: What, options: &Options, place: &Place, figures: &mut Vec<Figur
             figure(format!("lateness max, {at}"), ms(lateness.max()));
             figure(format!("ran, {at}"), format!("{} of {}", lateness.len(), rate * seconds));
             figure("operations in a commit".to_owned(), format!("{:.1}", stats.written as f64 / stats.commits as f64));
+        }
+        What::Own { rate, seconds } => {
+            for (delay, kinds) in own::DELAYS.iter().zip(own::own(options, place, rate, seconds)?) {
+                for (kind, lateness) in ["in a transaction", "by itself"].iter().zip(kinds) {
+                    let ms = |quantile| lateness.value_at_quantile(quantile) as f64 / 1_000.0;
+                    let at = format!("scheduled {kind}, due after {delay} s, {} pending", options.pending);
+                    figure(format!("lateness p50 / p99, {at}"), format!("{:.2} / {:.2} ms", ms(0.5), ms(0.99)));
+                }
+            }
         }
         What::Schedules { threads, count } => {
             let per_second = schedules(place, threads, count, HOUR)?;

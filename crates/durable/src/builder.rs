@@ -19,7 +19,7 @@ use crate::inbox::Inbox;
 use crate::options::HandlerOptions;
 use crate::stats::Counters;
 use crate::store::{Owner, Store};
-use crate::timers::DurableTimer;
+use crate::timers::{DurableTimer, is_name};
 use crate::window::Window;
 use crate::writer::{Limits, Parts, Writer};
 
@@ -190,8 +190,7 @@ impl Builder {
 
     /// Lets this process schedule timeouts with this `name`, whose handler other processes have.
     ///
-    /// Those learn of such a timeout by their next scan. So it may be late by half of their
-    /// [`window`](Self::window).
+    /// Those find such a timeout within 250 ms. What is due sooner may be late by as much.
     #[must_use]
     pub fn elsewhere(mut self, name: &str) -> Self {
         self.check_name(name);
@@ -395,7 +394,7 @@ impl Builder {
     }
 
     fn check_name(&mut self, name: &str) {
-        if (name.is_empty() || name.len() > 255 || name.chars().any(char::is_control)) && self.refused_name.is_none() {
+        if !is_name(name) && self.refused_name.is_none() {
             self.refused_name = Some(name.to_owned());
         }
     }

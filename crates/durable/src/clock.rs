@@ -38,7 +38,7 @@ pub(crate) struct Micros(pub(crate) i64);
 
 impl Micros {
     /// The last deadline that is stored: in the year 200,000 or so.
-    const LAST: i64 = 6_250_000_000_000_000_000;
+    pub(crate) const LAST: i64 = 6_250_000_000_000_000_000;
 
     /// Rounds up, so that nothing is early by less than a microsecond. `None` beyond the last.
     pub(crate) fn round_up(time: SystemTime) -> Option<Self> {

@@ -38,14 +38,17 @@
 //!    └──── answers ◄──────┘ arm what comes up soon                                 │
 //!                     3 each 15 s: take what comes up in                           │
 //!                       the next 30 s into the wheel ◄─────── rows                 │
-//!                     4 renew the lease                                            │
+//!                     4 each 250 ms: what others have                              │
+//!                       committed within those 30 s ◄──────── rows                 │
+//!                     5 renew the lease                                            │
 //!          inbox ◄── the engine's wheel: it has come up                            │
 //!          inbox ◄───────────────────────────────────── ended: delete, or retry ◄──┘
 //! ```
 //!
 //! What is due beyond the window is on disk only. What is due inside it is in the wheel of one
 //! process, which owns its row. A schedule that is due inside the window is written as owned by the
-//! process that schedules it. So nothing has to be told to anybody.
+//! process that schedules it. So nothing has to be told to anybody. What others commit into the
+//! window, such as a [transaction of your own](transaction), is found by a look each 250 ms.
 //!
 //! # Guarantees
 //!
@@ -104,6 +107,7 @@ mod retry;
 mod stats;
 mod store;
 mod timers;
+pub mod transaction;
 mod window;
 mod writer;
 

@@ -35,7 +35,7 @@ pub struct Stats {
     pub commits: u64,
     /// Operations in those commits.
     pub written: u64,
-    /// Scans for what comes up soon.
+    /// Scans for what comes up soon, and for what others have committed: four a second at least.
     pub scans: u64,
     /// Rows that scans have taken.
     pub taken: u64,

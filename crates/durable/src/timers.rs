@@ -323,9 +323,7 @@ impl DurableTimer {
         let Some(handler) = self.inner.handlers.name(handler) else {
             return Err(Refused::NoHandler { name: handler.to_owned(), known: self.inner.handlers.names() });
         };
-        if payload.len() > PAYLOAD {
-            return Err(Refused::Payload { len: payload.len(), most: PAYLOAD });
-        }
+        check_payload(payload)?;
         Ok(Op::Schedule { key, due, handler, payload: payload.into(), owned: false, if_absent })
     }
 
@@ -367,7 +365,16 @@ impl DurableTimer {
     }
 }
 
-fn check_key(key: &str) -> Result<Arc<str>, Refused> {
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && !name.chars().any(char::is_control)
+}
+
+pub(crate) fn check_payload(payload: &[u8]) -> Result<(), Refused> {
+    let len = payload.len();
+    if len > PAYLOAD { Err(Refused::Payload { len, most: PAYLOAD }) } else { Ok(()) }
+}
+
+pub(crate) fn check_key(key: &str) -> Result<Arc<str>, Refused> {
     if key.is_empty() || key.len() > KEY || key.contains('\0') {
         return Err(Refused::Key { len: key.len() });
     }

@@ -272,6 +272,8 @@ fn a_store_of_the_first_version_is_brought_up_to_date() {
     let letter = timers.dead_letters(1).unwrap().wait().unwrap().remove(0);
     assert!(timers.revive(&letter, Duration::ZERO).unwrap().wait().unwrap());
     runs.wait_for("", 5);
+    server.run_sql("SELECT tourbillon_schedule('sql', '0', 'close')");
+    runs.wait_for("sql", 1);
     timers.stop();
     server.run_sql("UPDATE tourbillon_schema SET version = 1000");
     let newer = DurableTimer::open(server.url()).unwrap_err();

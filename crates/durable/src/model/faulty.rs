@@ -74,7 +74,7 @@ impl Faulty {
         let done = match fault {
             Fault::Dropped => return Err(lost(false)),
             Fault::Unavailable => return Err(Failure::Unavailable(reason())),
-            Fault::Busy => return reject(Rejected::Busy(reason())).ok_or(Failure::Unavailable(reason())),
+            Fault::Busy => return reject(Rejected::Busy(reason())).ok_or(Failure::Locked(reason())),
             Fault::Bad => return reject(Rejected::Bad(reason())).ok_or(Failure::Unavailable(reason())),
             Fault::Lost { done } => done,
             Fault::Crash { done } => {

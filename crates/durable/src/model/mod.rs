@@ -4,6 +4,7 @@
 //! The test turns the writer, the engine and the handlers by hand, so each case is repeatable.
 
 mod faulty;
+mod own;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use proptest::prelude::*;
 use tourbillon::{Driver, ManualClock, Timer};
 
 use self::faulty::{Fault, Faults, Faulty};
+use self::own::OwnCall;
 use crate::clock::{Micros, WallClock};
 use crate::commit::{self, Commit, Patience, Responder};
 use crate::due::{Due, Outcome, Pending};
@@ -46,6 +48,13 @@ enum Step {
     },
     Cancel {
         key: u8,
+    },
+    /// Another connection writes in a transaction of its own, which is rolled back or committed.
+    Own {
+        key: u8,
+        call: OwnCall,
+        delay_ms: u64,
+        commit: bool,
     },
     /// Both clocks go on.
     Advance {
@@ -91,7 +100,10 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (0..40_000_u64).prop_map(|ms| Outcome::RetryAfter(Duration::from_millis(ms))),
         1 => Just(Outcome::DeadLetter),
     ];
+    let call = prop_oneof![2 => Just(OwnCall::Schedule), 1 => Just(OwnCall::Reset), 1 => Just(OwnCall::Cancel)];
+    let own = (0..KEYS, call, delays(), prop::bool::weighted(0.8));
     prop_oneof![
+        3 => own.prop_map(|(key, call, delay_ms, commit)| Step::Own { key, call, delay_ms, commit }),
         4 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Schedule { key, delay_ms, if_absent: false }),
         2 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Schedule { key, delay_ms, if_absent: true }),
         2 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Reset { key, delay_ms }),
@@ -349,6 +361,11 @@ impl World {
                 let key = name(key);
                 let answer = self.ask(Op::Cancel { key: key.as_str().into() }, Reply::Whether);
                 self.answered(&key, answer, false);
+            }
+            Step::Own { key, call, delay_ms, commit } => {
+                let due = due(self, delay_ms).to_system_time();
+                self.own(&name(key), call, due, commit);
+                self.turn();
             }
             Step::Advance { ms } => {
                 self.advance(Duration::from_millis(ms));

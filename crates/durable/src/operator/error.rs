@@ -45,7 +45,9 @@ impl OperatorError {
     pub(super) fn after(changed: u64, failure: Failure) -> Self {
         match failure {
             Failure::Lost { reason, unknown: true } => Self::Unknown { changed, reason },
-            Failure::Lost { reason, unknown: false } | Failure::Unavailable(reason) => Self::Store { changed, reason },
+            Failure::Lost { reason, unknown: false } | Failure::Unavailable(reason) | Failure::Locked(reason) => {
+                Self::Store { changed, reason }
+            }
         }
     }
 }

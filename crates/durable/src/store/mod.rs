@@ -199,6 +199,9 @@ pub(crate) struct Scan {
     /// What is due before this is taken.
     pub(crate) horizon: Micros,
     pub(crate) limit: u32,
+    /// Whether it only looks for what others have written since the last scan, and gives up no rows
+    /// of processes that have gone.
+    pub(crate) peek: bool,
 }
 
 /// What a scan has found.
@@ -239,8 +242,10 @@ pub(crate) struct Owner {
 /// Why a call to the store has failed as a whole.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// It was rolled back. Later it may succeed: the disk is full, or somebody locks all.
+    /// It was rolled back. Later it may succeed: the disk is full, say.
     Unavailable(String),
+    /// The same, and it has waited for some time already: somebody else has locked all.
+    Locked(String),
     /// The store needs [`Store::reconnect`].
     Lost {
         reason: String,

@@ -1,6 +1,7 @@
 //! The tables, and how those of an earlier version become those of this one.
 //!
-//! The text is the same for both stores, but for the names of three types.
+//! The text is the same for both stores, but for the names of three types and the functions of
+//! PostgreSQL.
 
 use std::cmp::Ordering;
 
@@ -48,6 +49,7 @@ CREATE INDEX tourbillon_timeouts_due ON tourbillon_timeouts (handler, due) WHERE
     "
 ALTER TABLE tourbillon_owners ADD COLUMN handlers TEXT;
 ",
+    "{functions}",
 ];
 
 /// What the stores write differently.
@@ -57,6 +59,8 @@ pub(crate) struct Words {
     pub(crate) r#false: &'static str,
     /// What hands out generations.
     generations: &'static str,
+    /// What other clients call in transactions of their own.
+    functions: &'static str,
     /// The store's clock, in microseconds.
     pub(crate) now: &'static str,
 }
@@ -67,6 +71,8 @@ pub(crate) const SQLITE: Words = Words {
     r#false: "0",
     generations: "CREATE TABLE tourbillon_generations (last BIGINT NOT NULL);
 INSERT INTO tourbillon_generations VALUES (0);",
+    // Its calls are `transaction::sqlite`.
+    functions: "",
     // A function of the connection.
     now: "tourbillon_now()",
 };
@@ -78,6 +84,7 @@ pub(crate) const POSTGRES: Words = Words {
     generations: "CREATE SEQUENCE tourbillon_generations;
 ALTER TABLE tourbillon_timeouts
     SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);",
+    functions: include_str!("postgres/functions.sql"),
     now: "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 };
 
@@ -105,7 +112,8 @@ pub(crate) fn migrations(found: i64, words: &Words) -> impl Iterator<Item = (i64
             .replace("{bytes}", words.bytes)
             .replace("{bool}", words.bool)
             .replace("{false}", words.r#false)
-            .replace("{generations}", words.generations);
+            .replace("{generations}", words.generations)
+            .replace("{functions}", words.functions);
         let first = if number == 1 { FIRST } else { "" };
         let version = "DELETE FROM tourbillon_schema;\nINSERT INTO tourbillon_schema VALUES";
         (number, format!("{first}{text}\n{version} ({number});\n"))

@@ -10,6 +10,7 @@ mod commit;
 mod lanes;
 mod pause;
 mod paused;
+mod peek;
 mod resume;
 mod scan;
 mod work;
@@ -98,6 +99,7 @@ pub(crate) struct Writer {
     offset: Offset,
     next_clock_check: Instant,
     next_scan: Instant,
+    next_peek: Instant,
     /// The first deadline that may be without an owner before the horizon, as there was no room.
     beyond_room: Option<Micros>,
     pace: Pace,
@@ -133,6 +135,7 @@ impl Writer {
             offset: Offset::new(wall, engine),
             next_clock_check: engine + CLOCK_CHECK,
             next_scan: engine,
+            next_peek: engine,
             beyond_room: None,
             pace: Pace::new(overdue_per_second),
             pauses: Default::default(),
@@ -190,6 +193,7 @@ impl Writer {
             self.unless_lost(Self::commit);
             if self.stopping.is_none() {
                 self.unless_lost(Self::scan);
+                self.unless_lost(Self::peek);
             }
             self.unless_lost(Self::renew);
         }
@@ -225,7 +229,7 @@ impl Writer {
     /// When a scan is due, or the clocks are to be compared.
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let beyond = self.beyond_room.map(|due| now + due.minus(OVERDUE).since(self.wall()));
-        let scan = beyond.into_iter().chain([self.next_scan]).min()?;
+        let scan = beyond.into_iter().chain([self.next_scan, self.next_peek]).min()?;
         let scan = self.pauses[Activity::Scan as usize].until().map_or(scan, |until| scan.max(until));
         Some(if self.holds_any() {
             scan.min(self.next_clock_check)
@@ -397,7 +401,7 @@ impl Writer {
 
     fn failed(&mut self, activity: Activity, failure: &Failure) {
         let (counters, now) = (&self.parts.counters, self.engine());
-        let (Failure::Lost { reason, .. } | Failure::Unavailable(reason)) = failure;
+        let (Failure::Lost { reason, .. } | Failure::Unavailable(reason) | Failure::Locked(reason)) = failure;
         let event = match failure {
             Failure::Lost { .. } => {
                 if !self.lost {
@@ -410,6 +414,11 @@ impl Writer {
             Failure::Unavailable(_) => {
                 counters.store_errors.add(1);
                 self.pauses[activity as usize].failed(now);
+                Event::StoreFailed { reason }
+            }
+            Failure::Locked(_) => {
+                counters.store_errors.add(1);
+                self.pauses[activity as usize].locked(now);
                 Event::StoreFailed { reason }
             }
         };

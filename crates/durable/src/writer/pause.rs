@@ -7,6 +7,8 @@ use crate::clock::Micros;
 /// After an error of the store: how long until the next try, and the longest.
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
+/// After it has waited for a lock in vain.
+const LOCKED: Duration = Duration::from_millis(10);
 
 /// The pause of one kind of call to the store. Each kind has its own: one that fails for ever holds
 /// up no other.
@@ -29,6 +31,11 @@ impl Pause {
     pub(super) fn failed(&mut self, now: Instant) {
         self.last = (self.last * 2).clamp(FIRST, LONGEST);
         self.until = Some(now + self.last);
+    }
+
+    /// Somebody has locked all. The next try waits for the lock itself, so it comes soon.
+    pub(super) fn locked(&mut self, now: Instant) {
+        self.until = Some(now + LOCKED);
     }
 
     pub(super) fn succeeded(&mut self) {

@@ -11,7 +11,18 @@ use crate::store::{Owner, Scan, Scanned, Taken};
 /// After a lost connection, it looks this often for rows that were written late.
 const LOOK: Duration = Duration::from_secs(5);
 /// Rows of one scan. With more, the claims behind it would be late.
-const CHUNK: u32 = 1_000;
+pub(super) const CHUNK: u32 = 1_000;
+
+/// What a scan has taken.
+pub(super) struct Took {
+    /// How many of it come from a time when no process was there.
+    pub(super) overdue: usize,
+    pub(super) soon: usize,
+    /// The last deadline.
+    last: Option<Micros>,
+    /// Whether the scan has stopped before it had looked at all.
+    more: bool,
+}
 
 impl Writer {
     /// Takes what comes up until the horizon, a part at a time.
@@ -49,32 +60,12 @@ impl Writer {
             overdue_limit: self.pace.allowed(now, next).min(limit),
             horizon: now.plus(if room == 0 { OVERDUE } else { self.parts.limits.window }),
             limit,
+            peek: false,
         };
-        let asked = self.asked_for_lease();
-        let scanned = self.parts.store.scan(&owner, &scan);
-        let Some(Scanned { mut taken, unreadable, more }) = self.answered(Activity::Scan, scanned) else {
-            return;
-        };
-        unreadable.iter().for_each(|reason| self.set_aside("a row of a scan", reason));
-        self.parts.counters.scans.add(1);
-        self.parts.counters.taken.add(taken.len() as u64);
-        if !taken.is_empty() {
-            self.grant(asked);
-        }
+        let Some(Took { overdue, soon, last, more }) = self.take_by(&owner, &scan) else { return };
         self.parts.window.set_horizon(now.plus(self.parts.limits.window));
-        taken.sort_unstable_by_key(|row| row.due);
-        let overdue = taken.iter().filter(|row| row.due < scan.overdue_before).count();
         let more_overdue = overdue >= scan.overdue_limit as usize;
-        let more_soon = taken.len() - overdue >= limit as usize || more;
-        let last = taken.last().map(|row| row.due);
-        let count = taken.iter().filter(|row| row.suspect).count();
-        if count > 0 {
-            self.parts.events.tell(Event::LeftBehind { count });
-        }
-        for row in taken {
-            let at = if row.due < scan.overdue_before { self.pace.take(now) } else { row.due };
-            self.take(row, at, now);
-        }
+        let more_soon = soon >= limit as usize || more;
         let more = more_soon || (more_overdue && self.pace.allowed(now, next) > 0);
         self.beyond_room = None;
         self.next_scan = engine + if all { self.parts.limits.window / 2 } else { CLOCK_CHECK };
@@ -86,6 +77,31 @@ impl Writer {
         } else if more {
             self.beyond_room = Some(last.unwrap_or(now).max(now));
         }
+    }
+
+    /// Takes rows into the wheel. Returns `None` if the store has failed.
+    pub(super) fn take_by(&mut self, owner: &Owner, scan: &Scan) -> Option<Took> {
+        let (asked, now) = (self.asked_for_lease(), self.wall());
+        let scanned = self.parts.store.scan(owner, scan);
+        let Scanned { mut taken, unreadable, more } = self.answered(Activity::Scan, scanned)?;
+        unreadable.iter().for_each(|reason| self.set_aside("a row of a scan", reason));
+        self.parts.counters.scans.add(1);
+        self.parts.counters.taken.add(taken.len() as u64);
+        if !taken.is_empty() {
+            self.grant(asked);
+        }
+        taken.sort_unstable_by_key(|row| row.due);
+        let count = taken.iter().filter(|row| row.suspect).count();
+        if count > 0 {
+            self.parts.events.tell(Event::LeftBehind { count });
+        }
+        let (all, last) = (taken.len(), taken.last().map(|row| row.due));
+        let overdue = taken.iter().filter(|row| row.due < now.minus(OVERDUE)).count();
+        for row in taken {
+            let at = if row.due < now.minus(OVERDUE) { self.pace.take(now) } else { row.due };
+            self.take(row, at, now);
+        }
+        Some(Took { overdue, soon: all - overdue, last, more })
     }
 
     /// Looks for rows that are written late: for a lease, and at least once. It looks when it
@@ -101,7 +117,7 @@ impl Writer {
     }
 
     /// The handlers of which more may wait here, and whether those are all.
-    fn with_room(&self) -> (Owner, bool) {
+    pub(super) fn with_room(&self) -> (Owner, bool) {
         let Owner { id, lease, handlers } = &self.parts.owner;
         let with_room: Vec<String> = handlers.iter().filter(|handler| !self.lanes.is_full(handler)).cloned().collect();
         let all = with_room.len() == handlers.len();

@@ -5,6 +5,7 @@
 
 pub(crate) mod checker;
 pub(crate) mod history;
+pub(crate) mod own;
 pub(crate) mod player;
 #[cfg(feature = "postgres")]
 pub(crate) mod pooler;

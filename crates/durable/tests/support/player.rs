@@ -13,6 +13,7 @@ use tourbillon_durable::{Commit, CommitError, Due, DurableTimer, Outcome, Refuse
 
 use super::PATIENCE;
 use super::history::{Answer, Call, Ending, Line, OpId, Row, Run, Writer, micros, now};
+use super::own::{Ended, Own, Wanted};
 
 /// The environment variable that makes a test play this part.
 pub(crate) const PART: &str = "TOURBILLON_DURABLE_PLAYER";
@@ -145,8 +146,13 @@ impl Player {
         let caller = |_| {
             let player = Arc::clone(self);
             thread::spawn(move || {
+                let mut own = Own::default();
                 while !player.is_quiet.load(Ordering::Relaxed) {
-                    player.call_some();
+                    if fastrand::u32(..4) == 0 {
+                        player.transact(&mut own);
+                    } else {
+                        player.call_some();
+                    }
                     thread::sleep(random(&player.part.pauses));
                 }
             })
@@ -161,6 +167,40 @@ impl Player {
         for (number, pending) in begun {
             self.end(number, pending);
         }
+    }
+
+    /// Makes some calls in a transaction of its own. They are in the order of their keys, so two
+    /// transactions wait for each other in one direction only.
+    fn transact(&self, own: &mut Own) {
+        let mut keys: Vec<u32> = (0..fastrand::usize(1..4)).map(|_| fastrand::u32(..self.part.keys)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let begun: Vec<(u64, Wanted)> = keys.into_iter().map(|key| self.want(key)).collect();
+        let (numbers, wanted): (Vec<u64>, Vec<Wanted>) = begun.into_iter().unzip();
+        let answers = match own.transact(&self.part.store, &wanted) {
+            Ended::Committed(answers) => answers,
+            Ended::RolledBack => vec![Answer::Refused; numbers.len()],
+            Ended::Unknown => vec![Answer::Unknown; numbers.len()],
+        };
+        for (number, answer) in numbers.into_iter().zip(answers) {
+            self.history.write(&Line::End { number, answer, at: now() });
+        }
+    }
+
+    /// Begins a random call in a transaction.
+    fn want(&self, key: u32) -> (u64, Wanted) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let delay = random(&self.part.delays);
+        let at = SystemTime::now() + delay;
+        let due = micros(at);
+        let call = match fastrand::u32(..100) {
+            ..60 => Call::Schedule { due },
+            60..80 => Call::Reset { due },
+            _ => Call::Cancel,
+        };
+        self.history.write(&Line::Begin { number, key, call, at: now() });
+        let payload = OpId { process: self.part.process, number }.to_string();
+        (number, Wanted { key: name(key), call, delay, at: fastrand::bool().then_some(at), payload })
     }
 
     /// Begins this call, or a random one. Returns `None` if it was refused.

@@ -33,7 +33,7 @@ impl PostgresDesk {
             .connect()
             .and_then(|()| desk.call(LIMIT, |session| Ok(session.transaction_from(READ, migrate::version)?)))
             .map_err(|failure| {
-                let (Failure::Unavailable(reason) | Failure::Lost { reason, .. }) = failure;
+                let (Failure::Unavailable(reason) | Failure::Locked(reason) | Failure::Lost { reason, .. }) = failure;
                 OpenError::Store { location: location.to_owned(), reason }
             })?;
         schema::check(found)?;

@@ -41,7 +41,7 @@ impl PostgresStore {
         let mut lines = Lines::new(connect);
         let migrated = lines.connect().and_then(|()| lines.call(MIGRATION_LIMIT, migrate::migrate));
         migrated.map_err(|failure| {
-            let (Failure::Unavailable(reason) | Failure::Lost { reason, .. }) = failure;
+            let (Failure::Unavailable(reason) | Failure::Locked(reason) | Failure::Lost { reason, .. }) = failure;
             OpenError::Store { location: location.to_owned(), reason }
         })??;
         Ok(Self { lines })
@@ -60,7 +60,9 @@ impl PostgresStore {
 /// A scan.
 fn look(session: &mut Session, owner: &Owner, scan: Scan) -> Result<Scanned, Failure> {
     let mut scanned = Scanned::default();
-    scanned.more = lease::give_up(session, owner, scan.limit, &mut scanned.unreadable)?;
+    if !scan.peek {
+        scanned.more = lease::give_up(session, owner, scan.limit, &mut scanned.unreadable)?;
+    }
     take::take(session, owner, scan, &mut scanned)?;
     Ok(scanned)
 }

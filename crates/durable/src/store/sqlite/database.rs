@@ -1,6 +1,7 @@
 //! The connection: how it commits, and what becomes of a transaction in which something fails.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::functions::FunctionFlags;
@@ -13,6 +14,9 @@ use crate::store::{Failure, Rejected};
 
 /// How long it waits for a lock. The writer tries again, and has other work meanwhile.
 const BUSY: Duration = Duration::from_millis(250);
+/// It looks so often whether the lock is free. SQLite would look each 100 ms in the end, and all
+/// that comes up would be late by as much after a transaction of the user's.
+const BUSY_LOOK: Duration = Duration::from_millis(1);
 
 /// A call that takes longer leaves the rest for the next one.
 const LONG: Duration = Duration::from_secs(1);
@@ -69,7 +73,7 @@ pub(super) fn concerns_one(error: &Error) -> bool {
 impl Database {
     /// From now on it waits for locks only for a moment.
     pub(super) fn new(lock: FileLock, connection: Connection, checkpointer: Checkpointer) -> rusqlite::Result<Self> {
-        connection.busy_timeout(BUSY)?;
+        connection.busy_handler(Some(wait))?;
         Ok(Self { connection, checkpointer, synced: true, lock })
     }
 
@@ -107,7 +111,7 @@ impl Database {
                     }
                 }
                 // What was carried out before is on disk.
-                Err(Halt::Failure(Failure::Unavailable(reason))) if start > 0 => {
+                Err(Halt::Failure(Failure::Unavailable(reason) | Failure::Locked(reason))) if start > 0 => {
                     results.resize_with(items.len(), || Err(Rejected::Busy(reason.clone())));
                     break;
                 }
@@ -189,8 +193,18 @@ pub(super) fn go_by(connection: &Connection, clock: Arc<dyn WallClock>) -> rusql
     })
 }
 
+/// Waits for a lock that it did not get so many times before. Returns false if that is enough.
+fn wait(tries: i32) -> bool {
+    thread::sleep(BUSY_LOOK);
+    BUSY_LOOK * tries.unsigned_abs() < BUSY
+}
+
 pub(super) fn unavailable(error: Error) -> Failure {
-    Failure::Unavailable(error.to_string())
+    let reason = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy) => Failure::Locked(reason),
+        _ => Failure::Unavailable(reason),
+    }
 }
 
 /// A commit that failed may be on disk all the same: its sync has failed, say. It is not if SQLite
@@ -198,7 +212,8 @@ pub(super) fn unavailable(error: Error) -> Failure {
 fn not_committed(error: &Error) -> Failure {
     let reason = error.to_string();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DiskFull) => Failure::Unavailable(reason),
+        Some(ErrorCode::DatabaseBusy) => Failure::Locked(reason),
+        Some(ErrorCode::DiskFull) => Failure::Unavailable(reason),
         _ => Failure::Lost { reason, unknown: true },
     }
 }

@@ -35,7 +35,7 @@ use self::left_alone::LeftAlone;
 use self::lock::FileLock;
 use self::refusal::Refusal;
 use self::scan::Search;
-use self::statements::Statements;
+pub(crate) use self::statements::Statements;
 use super::{Answer, Claim, Claimed, Failure, Op, Owner, Rejected, Scan, Scanned, Store, Taken, schema};
 use crate::clock::{WallClock, whole_micros};
 use crate::error::OpenError;
@@ -69,7 +69,7 @@ impl SqliteStore {
         lock.watch(log.into())?;
         let checkpointer = Checkpointer::start(&path).map_err(Refusal::Other)?;
         let database = Database::new(lock, connection, checkpointer)?;
-        Ok(Self { database, sql: Arc::new(Statements::new()), left_alone: LeftAlone::default() })
+        Ok(Self { database, sql: Arc::new(Statements::new(schema::SQLITE.now)), left_alone: LeftAlone::default() })
     }
 
     /// Looks for rows.
@@ -165,7 +165,8 @@ impl Store for SqliteStore {
 
     fn scan(&mut self, owner: &Owner, scan: &Scan) -> Result<Scanned, Failure> {
         let sql = Arc::clone(&self.sql);
-        let left_behind = self.search(owner, |search| search.left_behind(&sql, scan.limit))?;
+        let limit = if scan.peek { 0 } else { scan.limit };
+        let left_behind = self.search(owner, |search| search.left_behind(&sql, limit))?;
         self.change(
             &left_behind,
             |_| Ok(()),
@@ -177,7 +178,7 @@ impl Store for SqliteStore {
         Ok(Scanned {
             taken: taken.into_iter().flatten().collect(),
             unreadable: self.left_alone.news(),
-            more: left_behind.len() >= scan.limit as usize,
+            more: !scan.peek && left_behind.len() >= scan.limit as usize,
         })
     }
 

@@ -1,15 +1,15 @@
-//! The statements that share their conditions with PostgreSQL's. `{now}` is a function that asks
-//! the injected clock.
+//! The statements that share their conditions with PostgreSQL's. `{now}` is the function that asks
+//! the injected clock, or a parameter behind the others.
 
 use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING, SQLITE};
 
-pub(super) struct Statements {
+pub(crate) struct Statements {
     /// Key, due, handler, payload, generation, owner.
-    pub(super) schedule: String,
+    pub(crate) schedule: String,
     pub(super) schedule_if_absent: String,
     /// Key, due, generation, owner.
-    pub(super) reset: String,
-    pub(super) cancel: String,
+    pub(crate) reset: String,
+    pub(crate) cancel: String,
     /// These begin with the four parameters of a token: key, generation, attempt, owner.
     pub(super) complete: String,
     /// Due, owner.
@@ -23,14 +23,15 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    pub(super) fn new() -> Self {
+    /// `now` is the text that asks for the time.
+    pub(crate) fn new(now: &str) -> Self {
         let token = IS_TOKENS
             .replace("{key}", "?1")
             .replace("{generation}", "?2")
             .replace("{attempt}", "?3")
             .replace("{owner}", "?4");
         let not_running = NOT_RUNNING.replace("{gone}", GONE);
-        let fill = |text: String| text.replace("{now}", SQLITE.now).replace("{false}", SQLITE.r#false);
+        let fill = |text: String| text.replace("{now}", now).replace("{false}", SQLITE.r#false);
         let insert = "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         Self {

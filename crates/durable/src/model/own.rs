@@ -1,0 +1,53 @@
+//! Another connection to the file, and its transactions.
+
+use std::time::SystemTime;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::{Step, World};
+use crate::clock::WallClock;
+use crate::transaction::sqlite;
+
+/// What such a transaction does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OwnCall {
+    Schedule,
+    Reset,
+    Cancel,
+}
+
+impl World {
+    pub(super) fn own(&mut self, key: &str, call: OwnCall, due: SystemTime, commit: bool) {
+        let now = self.wall.now();
+        let mut connection = Connection::open(&self.path).unwrap();
+        let own = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let (mut generation, mut did) = (0, false);
+        match call {
+            OwnCall::Schedule => generation = sqlite::schedule_at(&own, key, due, "handler", b"").unwrap().generation,
+            OwnCall::Reset => did = sqlite::reset_by(now, &own, key, due).unwrap(),
+            OwnCall::Cancel => did = sqlite::cancel_by(now, &own, key).unwrap(),
+        }
+        if !commit {
+            return own.rollback().unwrap();
+        }
+        own.commit().unwrap();
+        match call {
+            OwnCall::Schedule => self.renewed(key, generation),
+            OwnCall::Reset => self.answered(key, Ok(did), true),
+            OwnCall::Cancel => self.answered(key, Ok(did), false),
+        }
+    }
+}
+
+#[test]
+fn what_another_connection_has_committed_is_not_late_by_a_scan() {
+    for delay_ms in [0, 1_000, 5_000, 60_000] {
+        let mut world = World::new();
+        world.carry_out(Step::Own { key: 0, call: OwnCall::Schedule, delay_ms, commit: true });
+        // Until it is due, or until the next peek, and one step more.
+        for _ in 0..=delay_ms.max(250) / 50 {
+            world.carry_out(Step::Advance { ms: 50 });
+        }
+        assert_eq!(world.handed_out.len(), 1, "after {delay_ms} ms");
+    }
+}

@@ -1,0 +1,42 @@
+//! The writer peeks: what others have committed since the last scan, and comes up before the next
+//! one, goes into the wheel. Those are the transactions of the user, and processes that can't run
+//! or can't hold what they have scheduled.
+
+use std::time::Duration;
+
+use super::scan::CHUNK;
+use super::{Activity, OVERDUE, Writer};
+use crate::clock::Micros;
+use crate::store::Scan;
+
+/// How often it peeks.
+const PEEK: Duration = Duration::from_millis(250);
+/// The time between two peeks is so many times that of a peek at least.
+const SHARE: u32 = 20;
+
+impl Writer {
+    /// Takes what is due before the horizon of the last scan, if it is time for that.
+    pub(super) fn peek(&mut self) {
+        let (engine, now) = (self.engine(), self.wall());
+        if engine < self.next_peek || !self.may(Activity::Scan) {
+            return;
+        }
+        let (owner, _) = self.with_room();
+        let limit = u32::try_from(self.parts.window.room()).unwrap_or(u32::MAX).min(CHUNK);
+        let mut more = false;
+        // Without room, the scans come often enough.
+        if limit > 0 && !owner.handlers.is_empty() {
+            // A crowd that is overdue is the scans', at their pace.
+            let overdue = self.pace.allowed(now, now.plus(PEEK)).min(limit);
+            let (overdue_before, limit) =
+                if overdue == 0 { (now.minus(OVERDUE), limit) } else { (Micros(i64::MIN), overdue) };
+            let horizon = self.parts.window.horizon();
+            let scan = Scan { overdue_before, overdue_limit: 0, horizon, limit, peek: true };
+            let Some(took) = self.take_by(&owner, &scan) else { return };
+            // Behind what is overdue there may be what comes up soon.
+            more = took.overdue + took.soon >= limit as usize;
+        }
+        let took = self.engine().saturating_duration_since(engine);
+        self.next_peek = if more { engine } else { self.engine() + PEEK.max(took * SHARE) };
+    }
+}
