@@ -36,7 +36,6 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use thiserror::Error;
 
 use crate::clock::{Micros, SystemClock, WallClock};
 use crate::due::Scheduled;
@@ -45,7 +44,7 @@ use crate::store::sqlite::Statements;
 use crate::timers::{check_key, check_payload, is_name};
 
 /// Why a call in a transaction has failed. Nothing of it was written.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The connection is in no transaction.
