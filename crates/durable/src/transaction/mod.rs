@@ -21,8 +21,8 @@
 //! committed, runs 250 ms later at most, and 125 ms on average.
 //!
 //! A look is one query by an index. With PostgreSQL it is three round trips, so an idle process
-//! makes four short transactions a second. The next look comes after 20 times as long as the last
-//! one took, so they take 5 % of a process's time at most, whatever the table is like.
+//! makes four short transactions a second. If a look takes more than 62 ms, the next one comes
+//! after four times as long, and after 750 ms at most.
 //!
 //! # What an open transaction holds up
 //!

@@ -11,8 +11,10 @@ use crate::store::Scan;
 
 /// How often it peeks.
 const PEEK: Duration = Duration::from_millis(250);
-/// The time between two peeks is so many times that of a peek at least.
-const SHARE: u32 = 20;
+/// If a peek takes long, the next one comes after so many times as long, but for `LATEST`.
+const SHARE: u32 = 4;
+/// What is due a second after its commit is to be found before that.
+const LATEST: Duration = Duration::from_millis(750);
 
 impl Writer {
     /// Takes what is due before the horizon of the last scan, if it is time for that.
@@ -37,6 +39,6 @@ impl Writer {
             more = took.overdue + took.soon >= limit as usize;
         }
         let took = self.engine().saturating_duration_since(engine);
-        self.next_peek = if more { engine } else { self.engine() + PEEK.max(took * SHARE) };
+        self.next_peek = if more { engine } else { self.engine() + (took * SHARE).clamp(PEEK, LATEST) };
     }
 }
