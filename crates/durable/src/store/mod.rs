@@ -245,6 +245,7 @@ pub(crate) enum Failure {
     /// It was rolled back. Later it may succeed: the disk is full, say.
     Unavailable(String),
     /// The same, and it has waited for some time already: somebody else has locked all.
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only a file is locked as a whole"))]
     Locked(String),
     /// The store needs [`Store::reconnect`].
     Lost {
