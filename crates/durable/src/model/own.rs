@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{Step, World};
+use super::World;
+use super::steps::Step;
 use crate::clock::WallClock;
 use crate::transaction::sqlite;
 
