@@ -247,7 +247,9 @@ impl DurableTimer {
     /// [`resume`](Self::resume) or a restart. Runs that are under way go on.
     ///
     /// What comes up meanwhile waits in the store. Other processes that have the handler run it.
-    /// They get what this one had in its wheel as well, by their next scan. Does not block.
+    /// They get what this one had in its wheel as well, by their next scan. To an
+    /// [`Operator`](crate::Operator) a handler that each process has paused is one that no process
+    /// has. Does not block.
     ///
     /// # Errors
     ///

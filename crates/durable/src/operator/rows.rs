@@ -63,7 +63,8 @@ pub struct HandlerRow {
     pub running: u64,
     /// The first deadline, that of one that runs included.
     pub oldest: Option<SystemTime>,
-    /// How many live processes have it. One of an older version does not say so.
+    /// How many live processes have it, and have not paused it, by their last signs of life. One of
+    /// an older version does not say so.
     pub processes: u64,
 }
 
