@@ -17,7 +17,7 @@ use crossbeam_channel::Receiver;
 use proptest::prelude::*;
 use tourbillon::{Driver, ManualClock, Timer};
 
-use self::faulty::{Fault, Faults, Faulty};
+use self::faulty::{Faults, Faulty};
 use self::steps::{Step, steps};
 use crate::clock::{Micros, WallClock};
 use crate::commit::{self, Commit, Patience, Responder};
