@@ -32,7 +32,7 @@ struct client {
     int fd;
     bool is_silent, is_connected, awaits_echo, was_answered;
     size_t echoed;
-    uint64_t sent_ns, send_next_ns;
+    uint64_t sent_ns, before_ns, send_next_ns;
     char message[MESSAGE];
 };
 
@@ -79,6 +79,7 @@ static void connect_from(int epoll, struct client *client, size_t index, unsigne
 
 static void send_message(struct client *client) {
     /* Before the message is sent: the server counts from later. */
+    client->before_ns = client->sent_ns;
     client->sent_ns = now_ns();
     if (send(client->fd, client->message, MESSAGE, MSG_NOSIGNAL) == MESSAGE) {
         client->awaits_echo = true;
@@ -117,12 +118,14 @@ static void receive(struct client *client, uint64_t idle_ns, struct totals *tota
         }
         if (!client->is_connected) {
             totals->refused++;
+        } else if (client->awaits_echo && client->sent_ns - client->before_ns >= idle_ns) {
+            totals->late++; /* this program was too slow: the server may have closed before the message came */
         } else if (now_ns() - client->sent_ns < idle_ns) {
             totals->early++;
         } else if (client->is_silent) {
             totals->closed++;
         } else {
-            totals->late++; /* this program was too slow to send in time */
+            totals->late++;
         }
         end(client);
     }
