@@ -31,11 +31,13 @@
 //! waits as well, and fails after its [`commit_timeout`](crate::Builder::commit_timeout). Two
 //! transactions that write the same keys in different orders may deadlock, as with all rows. With
 //! `REPEATABLE READ` or `SERIALIZABLE`, a row that was written meanwhile is a serialization
-//! failure: repeat the transaction, as with all rows.
+//! failure: repeat the transaction, as with all rows. There a run counts as under way until its row
+//! says otherwise, also if its process has lost its lease.
 //!
 //! SQLite has one writer at a time. While you have written and not committed, nothing is claimed,
-//! and all that comes up is late by the rest of your transaction. So write last, and commit at
-//! once.
+//! and all that comes up is late by the rest of your transaction. No lease is renewed either. So
+//! one that lasts for longer than a lease ends it, and then a cancel of what runs answers true. So
+//! write last, and commit at once.
 //!
 //! # The SQL functions of PostgreSQL
 //!
@@ -51,7 +53,7 @@
 //!
 //! `DurableTimer::open` makes them beside the tables. A schedule returns its generation. A delay
 //! counts from the call, by the server's clock. A value that is out of bounds is an error with the
-//! code 22023, and its text says what is right. In psql:
+//! code 22023, whose text says what is right, or 22008 if it is no time at all. In psql:
 //!
 //! ```sql
 //! BEGIN;
