@@ -243,8 +243,8 @@ impl DurableTimer {
         self.push(op, Reply::Whether)
     }
 
-    /// Pauses a handler in this process. Once it has returned, no run of it begins here, until
-    /// [`resume`](Self::resume) or a restart. Runs that are under way go on.
+    /// Pauses a handler in this process, until [`resume`](Self::resume) or a restart. Runs that are
+    /// under way go on, and so do those that are just about to begin.
     ///
     /// What comes up meanwhile waits in the store. Other processes that have the handler run it.
     /// They get what this one had in its wheel as well, by their next scan. To an

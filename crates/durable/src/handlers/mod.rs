@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use self::futures::RunFuture;
 pub(crate) use self::futures::{AsyncHandler, Polled};
 pub(crate) use self::lease::Lease;
-pub(crate) use self::runners::{Run, Runners, Surroundings, is_runner};
+pub(crate) use self::runners::{Run, Runners, Surroundings, drop_quietly, is_runner};
 use crate::due::{Due, Outcome};
 use crate::retry::RetryPolicy;
 

@@ -219,7 +219,7 @@ impl Drop for Runners {
 }
 
 /// The drop of what the user's code has left may panic, and so may that of the panic's payload.
-pub(super) fn drop_quietly<T>(value: T) {
+pub(crate) fn drop_quietly<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value)))
         && let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload)))
     {

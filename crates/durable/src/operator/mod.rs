@@ -252,8 +252,7 @@ impl Operator {
     }
 
     /// Schedules dead letters once more, with their payloads, after this delay, and returns how
-    /// many. Processes learn of them by their next scan: so one may be late by half of their
-    /// [`window`](crate::Builder::window).
+    /// many. Processes find them within 250 ms.
     ///
     /// Of a key that has several, only the last one is scheduled. One whose key has been scheduled
     /// since stays where it is. The filter's page does not count.
@@ -292,6 +291,8 @@ impl Operator {
             let ids = self.read(rows.ids(), rows::id).map_err(|error| after(before + changed, error))?;
             for batch in ids.chunks(BATCH) {
                 let begun = Instant::now();
+                // A deploy may have brought a handler.
+                rows.live = self.handlers_for(&rows.filter).map_err(|error| after(before + changed, error))?;
                 changed += self.change(change(&rows, batch)).map_err(|error| after(before + changed, error))?;
                 found += batch.len() as u64;
                 thread::sleep(begun.elapsed().clamp(PAUSE.0, PAUSE.1));

@@ -96,6 +96,8 @@ pub(crate) struct Writer {
     work: Queue,
     /// The rows of paused handlers that this process has.
     giving_back: VecDeque<Token>,
+    /// Whether the store does not know yet which handlers are paused.
+    must_tell: bool,
     offset: Offset,
     next_clock_check: Instant,
     next_scan: Instant,
@@ -132,6 +134,7 @@ impl Writer {
             running: HashMap::new(),
             work: Queue::new(parts.inbox.capacity),
             giving_back: VecDeque::new(),
+            must_tell: false,
             offset: Offset::new(wall, engine),
             next_clock_check: engine + CLOCK_CHECK,
             next_scan: engine,
@@ -242,7 +245,8 @@ impl Writer {
     fn stop(&mut self, more: bool) -> bool {
         let refuses = self.pauses[Activity::Commit as usize].until().is_some() && !self.work.is_empty();
         // Ends whose rows are locked or can't be written, and no run goes on.
-        let rejects = self.work.is_parked() && self.running.len() <= self.work.ends();
+        let ended = self.work.ends_of(|token| self.running.contains_key(token));
+        let rejects = self.work.is_parked() && self.running.len() <= ended;
         // The call that the stop has met may have taken some of the time.
         let from = self.stop_began.take().unwrap_or_else(Instant::now);
         if self.lost || refuses || rejects {
@@ -323,9 +327,10 @@ impl Writer {
         let is_needed = if self.stopping.is_some() {
             !self.running.is_empty()
         } else {
-            self.holds_any() || !self.parts.owner.handlers.is_empty()
+            self.holds_any() || !self.parts.owner.handlers.is_empty() || self.must_tell
         };
-        if is_needed && self.may(Activity::Scan) && self.parts.lease.is_half_over(self.wall()) {
+        let is_due = self.must_tell || self.parts.lease.is_half_over(self.wall());
+        if is_needed && is_due && self.may(Activity::Scan) {
             self.renew_now(Activity::Scan);
         }
     }
@@ -337,6 +342,7 @@ impl Writer {
             return false;
         }
         self.parts.counters.renewals.add(1);
+        self.must_tell = false;
         self.grant(asked);
         true
     }

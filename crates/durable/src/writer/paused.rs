@@ -21,6 +21,7 @@ impl Writer {
             self.giving_back.extend(self.parts.window.take(name));
             self.parts.runners.give_up(name);
         }
+        self.must_tell = self.parts.owner.handlers != before;
         if self.parts.owner.handlers.iter().any(|name| !before.contains(name)) {
             self.next_scan = self.engine();
         }
@@ -36,12 +37,13 @@ impl Writer {
 
     /// Whether a commit may give more back.
     pub(super) fn may_give_back(&self) -> bool {
-        !self.giving_back.is_empty() && self.work.ends() < CHUNK
+        !self.giving_back.is_empty() && self.work.given_back() < CHUNK
     }
 
     /// Has the next commit give back some of it.
     pub(super) fn give_some_back(&mut self) {
-        let count = CHUNK.saturating_sub(self.work.ends()).min(self.giving_back.len());
+        // What somebody has locked holds up no other.
+        let count = CHUNK.saturating_sub(self.work.given_back()).min(self.giving_back.len());
         for token in self.giving_back.drain(..count) {
             self.work.push_end(Op::GiveBack(token));
         }

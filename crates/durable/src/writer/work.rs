@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::CommitError;
 use crate::inbox::{Command, Inbox, Reply};
-use crate::store::Op;
+use crate::store::{Op, Token};
 
 /// The payloads of one commit. More would take too long on a slow connection.
 pub(super) const BYTES: usize = 4 << 20;
@@ -92,9 +92,15 @@ impl Queue {
         !self.is_empty() && self.ends.iter().chain(&self.calls).all(|work| work.rest.is_parked())
     }
 
-    /// How many ends of runs there are.
-    pub(super) fn ends(&self) -> usize {
-        self.ends.len()
+    /// How many ends there are of runs for which `goes_on` holds.
+    pub(super) fn ends_of(&self, goes_on: impl Fn(&Token) -> bool) -> usize {
+        self.ends.iter().filter_map(|work| work.op.token()).filter(|token| goes_on(token)).count()
+    }
+
+    /// How many rows are to be given back, but for those that were rejected.
+    pub(super) fn given_back(&self) -> usize {
+        let is_one = |work: &&Work| matches!(work.op, Op::GiveBack(_)) && !work.rest.is_parked();
+        self.ends.iter().filter(is_one).count()
     }
 
     /// When the first of it may be committed.

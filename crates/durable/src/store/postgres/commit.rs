@@ -144,6 +144,7 @@ struct Batch<'a, 'b> {
 impl<'a> Batch<'a, '_> {
     fn carry_out(mut self, way: Way) -> Result<Answers, Trouble> {
         let statements = &*STATEMENTS;
+        self.present()?;
         if way == Way::Careful {
             self.lock(&statements.lock, |op| locked_key(op).or(scheduled_key(op)))?;
         }
@@ -225,6 +226,22 @@ impl<'a> Batch<'a, '_> {
                 Op::Reset { .. } => Some(Ok(Answer::Moved(None))),
                 _ => Some(Ok(Answer::Done(false))),
             };
+        }
+        Ok(())
+    }
+
+    /// Answers what is not scheduled, as its key has a row. An upsert would lock that row, and so
+    /// hold up its claim.
+    fn present(&mut self) -> Result<(), Trouble> {
+        let (places, keys) = self.open(|op| match op {
+            Op::Schedule { key, if_absent: true, .. } => Some(&**key),
+            _ => None,
+        });
+        if places.is_empty() {
+            return Ok(());
+        }
+        for row in self.transaction.query(&STATEMENTS.present, &[(&keys, Type::TEXT_ARRAY)])? {
+            self.answers[places[place(&row)?]] = Some(Ok(Answer::Present));
         }
         Ok(())
     }
