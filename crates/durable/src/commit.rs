@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Sleep, Timer};
 
 use crate::error::CommitError;
+use crate::handlers::drop_quietly;
 
 /// A write, or a read, that has been accepted and is not answered yet.
 ///
@@ -284,7 +285,7 @@ impl<T> Responder<T> {
             State::Open { waiter: Some(Waiter::Thread(thread)), .. } => thread.unpark(),
             // A waker that panics is its task's, and the writer answers for all.
             State::Open { waiter: Some(Waiter::Task(waker)), .. } => {
-                _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+                drop_quietly(catch_unwind(AssertUnwindSafe(|| waker.wake())));
             }
             State::Open { waiter: None, .. } | State::Answered(_) | State::Taken => {}
         }

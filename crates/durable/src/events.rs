@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::handlers::drop_quietly;
 use crate::store::Token;
 
 /// Something that an operator should know, and that no call's answer says.
@@ -139,7 +140,7 @@ impl Events {
         trace(event);
         if let Some(hook) = &self.0 {
             // A panic of the user's hook ends no writer.
-            _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
+            drop_quietly(catch_unwind(AssertUnwindSafe(|| hook(&event))));
         }
     }
 

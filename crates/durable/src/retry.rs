@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::handlers::drop_quietly;
+
 /// How long a timeout waits after a run that has failed: one that has panicked, or has answered
 /// [`Outcome::Retry`](crate::Outcome::Retry). By default 1 s, 2 s, 4 s and so on, up to 10 minutes.
 /// After a run that has ended its process it is always the default.
@@ -75,7 +77,10 @@ impl RetryPolicy {
             }
             Delay::By(delay) => {
                 let delay = catch_unwind(AssertUnwindSafe(|| delay(failures)));
-                delay.unwrap_or_else(|_| Self::default().delay(failures))
+                delay.unwrap_or_else(|payload| {
+                    drop_quietly(payload);
+                    Self::default().delay(failures)
+                })
             }
         };
         let factor = 1.0 + self.jitter * (2.0 * fastrand::f64() - 1.0);

@@ -74,7 +74,8 @@ fn pages<T: Shown>(
                 eprintln!("There may be more: --after {}", plain(&name));
                 return Ok(());
             }
-            Some(_) if !is_last => {}
+            // A row of a wrong type is left out, so a short page need not be the last.
+            Some(_) if page.all => {}
             _ => return Ok(()),
         }
     }

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         // A URL in the wrong place may hold a password.
-        Err(error) if error.use_stderr() && error.to_string().contains("://") => {
+        Err(error) if error.use_stderr() && names_a_url() => {
             eprintln!("error: a URL stands where none belongs: give the store by --store, or by {}", args::STORE);
             return ExitCode::from(2);
         }
@@ -33,6 +33,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether the command line has a URL. The text of an error may have one of its own.
+fn names_a_url() -> bool {
+    std::env::args_os().any(|argument| argument.to_string_lossy().contains("://"))
 }
 
 /// Whether the reader has read enough, as `head` does.

@@ -72,7 +72,11 @@ pub(super) fn concerns_one(error: &Error) -> bool {
 
 impl Database {
     /// From now on it waits for locks only for a moment.
-    pub(super) fn new(lock: FileLock, connection: Connection, checkpointer: Checkpointer) -> rusqlite::Result<Self> {
+    pub(super) fn new(
+        lock: FileLock,
+        #[allow(unused_mut, reason = "rusqlite asks for it since 0.41")] mut connection: Connection,
+        checkpointer: Checkpointer,
+    ) -> rusqlite::Result<Self> {
         connection.busy_handler(Some(wait))?;
         Ok(Self { connection, checkpointer, synced: true, lock })
     }

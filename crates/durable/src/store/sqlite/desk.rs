@@ -52,7 +52,8 @@ impl SqliteDesk {
         }
         let mut places = Places::default();
         places.watch_database(path.clone())?;
-        let connection =
+        #[allow(unused_mut, reason = "rusqlite asks for it since 0.41")]
+        let mut connection =
             Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         connection.busy_handler(Some(|tries| {
             thread::sleep(TRY_EACH);
