@@ -21,7 +21,7 @@ impl Writer {
             self.giving_back.extend(self.parts.window.take(name));
             self.parts.runners.give_up(name);
         }
-        self.must_tell = self.parts.owner.handlers != before;
+        self.must_tell |= self.parts.owner.handlers != before;
         if self.parts.owner.handlers.iter().any(|name| !before.contains(name)) {
             self.next_scan = self.engine();
         }
