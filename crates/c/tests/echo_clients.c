@@ -118,7 +118,7 @@ static void receive(struct client *client, uint64_t idle_ns, struct totals *tota
         }
         if (!client->is_connected) {
             totals->refused++;
-        } else if (client->awaits_echo && client->sent_ns - client->before_ns >= idle_ns) {
+        } else if (client->awaits_echo && client->before_ns != 0 && client->sent_ns - client->before_ns >= idle_ns) {
             totals->late++; /* this program was too slow: the server may have closed before the message came */
         } else if (now_ns() - client->sent_ns < idle_ns) {
             totals->early++;
