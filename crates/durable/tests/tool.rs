@@ -140,7 +140,7 @@ fn it_is_told_what_to_change_before_it_changes_anything() {
     let url = place.url();
     for arguments in [
         &["cancel"][..],
-        &["cancel", "--handler", "close"],
+        &["cancel", "--overdue=60"],
         &["cancel", "--prefix", ""],
         &["cancel", "key", "--prefix", "k"],
         &["dead", "delete"],
