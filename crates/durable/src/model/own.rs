@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::World;
 use super::steps::Step;
@@ -22,6 +22,8 @@ impl World {
         let now = self.wall.now();
         let mut connection = Connection::open(&self.path).unwrap();
         let own = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let running = "SELECT running FROM tourbillon_timeouts WHERE key = ?1";
+        let runs = own.query_row(running, [key], |row| row.get(0)).optional().unwrap().unwrap_or(false);
         let (mut generation, mut did) = (0, false);
         match call {
             OwnCall::Schedule => generation = sqlite::schedule_at(&own, key, due, "handler", b"").unwrap().generation,
@@ -34,6 +36,8 @@ impl World {
         own.commit().unwrap();
         match call {
             OwnCall::Schedule => self.renewed(key, generation),
+            // Its end may not be written yet: the writer waits for the store.
+            OwnCall::Reset | OwnCall::Cancel if runs && !did => {}
             OwnCall::Reset => self.answered(key, Ok(did), true),
             OwnCall::Cancel => self.answered(key, Ok(did), false),
         }
