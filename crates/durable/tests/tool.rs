@@ -153,6 +153,11 @@ fn it_is_told_what_to_change_before_it_changes_anything() {
         assert_eq!(code, Some(2), "{arguments:?}: {why}");
         assert!(why.starts_with("error: "), "{why}");
     }
+    // A URL in its place hides no other mistake, and none is where there is none.
+    let (_, why) = fails(&["--store", "postgres://shop:secret@db/shop", "list", "--overdue=soon"]);
+    assert!(why.contains("soon") && !why.contains("secret"), "{why}");
+    let (code, why) = fails(&[]);
+    assert!(code == Some(2) && why.contains("Usage: "), "{why}");
 }
 
 #[test]

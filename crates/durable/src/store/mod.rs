@@ -119,9 +119,7 @@ impl Op {
                 Some(key)
             }
             Self::Revive { key, .. } | Self::DeleteDead { key, .. } => Some(key),
-            Self::DeadLetters { .. } => None,
-            Self::Complete(token) | Self::Retry { token, .. } | Self::Bury(token) => Some(&token.key),
-            Self::Unclaim(token) | Self::GiveBack(token) => Some(&token.key),
+            _ => self.token().map(|token| &token.key),
         }
     }
 

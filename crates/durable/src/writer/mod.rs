@@ -245,8 +245,8 @@ impl Writer {
     fn stop(&mut self, more: bool) -> bool {
         let refuses = self.pauses[Activity::Commit as usize].until().is_some() && !self.work.is_empty();
         // Ends whose rows are locked or can't be written, and no run goes on.
-        let ended = self.work.ends_of(|token| self.running.contains_key(token));
-        let rejects = self.work.is_parked() && self.running.len() <= ended;
+        let goes_on = |token: &Token| self.running.contains_key(token);
+        let rejects = self.work.is_parked() && self.running.len() <= self.work.ends_of(goes_on);
         // The call that the stop has met may have taken some of the time.
         let from = self.stop_began.take().unwrap_or_else(Instant::now);
         if self.lost || refuses || rejects {

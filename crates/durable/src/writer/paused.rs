@@ -42,6 +42,9 @@ impl Writer {
 
     /// Has the next commit give back some of it.
     pub(super) fn give_some_back(&mut self) {
+        if self.giving_back.is_empty() {
+            return;
+        }
         // What somebody has locked holds up no other.
         let count = CHUNK.saturating_sub(self.work.given_back()).min(self.giving_back.len());
         for token in self.giving_back.drain(..count) {

@@ -56,7 +56,10 @@ pub(crate) enum Command {
         key: String,
     },
     /// Cancels timeouts, but for those that run.
-    #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["key", "prefix", "handler", "without_handler"]))]
+    #[command(group = ArgGroup::new("what")
+        .required(true)
+        .multiple(true)
+        .args(["key", "prefix", "handler", "without_handler"]))]
     Cancel {
         /// The key.
         #[arg(conflicts_with_all = ["prefix", "handler", "overdue", "running", "without_handler"])]

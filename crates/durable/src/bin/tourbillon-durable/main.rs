@@ -9,14 +9,15 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use self::args::Args;
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        // A URL in the wrong place may hold a password.
-        Err(error) if error.use_stderr() && names_a_url() => {
+        // A URL in the wrong place may hold a password. The help has one of its own.
+        Err(error) if error.use_stderr() && !is_help(&error) && error.to_string().contains("://") => {
             eprintln!("error: a URL stands where none belongs: give the store by --store, or by {}", args::STORE);
             return ExitCode::from(2);
         }
@@ -35,9 +36,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the command line has a URL. The text of an error may have one of its own.
-fn names_a_url() -> bool {
-    std::env::args_os().any(|argument| argument.to_string_lossy().contains("://"))
+/// Whether it is the help, as no command was given.
+fn is_help(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
 /// Whether the reader has read enough, as `head` does.
