@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::{Handle, delay, handles, random};
+use super::{Handle, delay, fill, handles, random};
 use crate::compare::child::Metrics;
 use crate::compare::job::Job;
 use crate::compare::race::{Lap, race};
@@ -75,10 +75,7 @@ pub(super) fn ring<S: System>(system: &S, job: &Job) -> Result<Metrics> {
         job.producers,
         steps,
         |producer, _| {
-            let mut ring = handles::<S>(length);
-            for handle in &mut ring {
-                producer.schedule(delay, task, handle)?;
-            }
+            let mut ring = fill::<S>(producer, length, job.delays(), task)?;
             // As many as the ring is long, so that nothing happens for the first time in the race.
             turn(producer, &mut ring, length)?;
             Ok(ring)
@@ -98,10 +95,7 @@ pub(super) fn reset<S: System>(system: &S, job: &Job) -> Result<Metrics> {
         job.producers,
         resets,
         |producer, number| {
-            let mut handles = handles::<S>(keep_alives);
-            for handle in &mut handles {
-                producer.schedule(keep_alive, task, handle)?;
-            }
+            let handles = fill::<S>(producer, keep_alives, job.delays(), task)?;
             // What is measured is a reset in the wheel, where it stays nearly always.
             producer.flush()?;
             system.settle()?;

@@ -14,6 +14,7 @@ use fastrand::Rng;
 use super::cases::Work;
 use super::child::Metrics;
 use super::job::Job;
+use super::recorder::Task;
 use super::systems::system::{Producer, System};
 use crate::process::resident_bytes;
 #[cfg(feature = "peers")]
@@ -71,6 +72,21 @@ fn handles<S: System>(count: usize) -> Vec<Handle<S>> {
     let mut handles = Vec::new();
     handles.resize_with(count, Default::default);
     handles
+}
+
+/// Schedules so many that are not to run.
+fn fill<S: System>(
+    producer: &mut S::Producer,
+    count: usize,
+    delays: [Duration; 2],
+    task: Task,
+) -> Result<Vec<Handle<S>>> {
+    let mut random = random(1);
+    let mut handles = handles::<S>(count);
+    for handle in &mut handles {
+        producer.schedule(delay(&mut random, delays), task, handle)?;
+    }
+    Ok(handles)
 }
 
 /// A delay between the two, to the microsecond.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use hdrhistogram::Histogram;
 
-use super::handles;
+use super::fill;
 use crate::compare::child::Metrics;
 use crate::compare::job::Job;
 use crate::compare::race::race;
@@ -38,10 +38,7 @@ pub(super) fn calls<S: System>(system: &S, job: &Job) -> Result<Metrics> {
         job.producers,
         steps,
         |producer, _| {
-            let mut ring = handles::<S>(length);
-            for handle in &mut ring {
-                producer.schedule(delay, task, handle)?;
-            }
+            let mut ring = fill::<S>(producer, length, job.delays(), task)?;
             for number in 0..length {
                 step(producer, &mut ring, number)?;
             }

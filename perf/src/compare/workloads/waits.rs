@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 
-use super::{FAR, Handle, delay, handles, random};
+use super::{FAR, Handle, delay, fill, random};
 use crate::compare::child::Metrics;
 use crate::compare::job::Job;
-use crate::compare::recorder::{Lateness, Recorder, Task};
+use crate::compare::recorder::{Lateness, Recorder};
 use crate::compare::systems::system::{PATIENCE, Producer, System};
 use crate::process::{CpuTime, resident_bytes, sleeps_of_others};
 
@@ -23,21 +23,6 @@ const IDLE: Duration = Duration::from_secs(5);
 /// W7: from the scheduling of the first to the deadline, and as much more for each of them.
 const AHEAD: Duration = Duration::from_millis(500);
 const AHEAD_EACH: Duration = Duration::from_micros(3);
-
-/// Schedules so many that are not to run.
-fn fill<S: System>(
-    producer: &mut S::Producer,
-    count: usize,
-    delays: [Duration; 2],
-    task: Task,
-) -> Result<Vec<Handle<S>>> {
-    let mut random = random(1);
-    let mut handles = handles::<S>(count);
-    for handle in &mut handles {
-        producer.schedule(delay(&mut random, delays), task, handle)?;
-    }
-    Ok(handles)
-}
 
 /// W4: how late timeouts run, by the clock that told their deadline. Corrected for nothing.
 pub(super) fn lateness<S: System>(system: &S, job: &Job) -> Result<Metrics> {
