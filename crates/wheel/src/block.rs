@@ -157,6 +157,12 @@ impl<T: Copy> Blocks<T> {
         Some(&chunk[place.block() as usize % CHUNK])
     }
 
+    #[inline]
+    pub(crate) fn at_mut(&mut self, place: Place) -> Option<&mut Block<T>> {
+        let chunk = self.chunks.get_mut((place.block() >> CHUNK_BITS) as usize)?;
+        Some(&mut chunk[place.block() as usize % CHUNK])
+    }
+
     /// Takes an empty block, with these neighbours.
     pub(crate) fn take(&mut self, before: Link, behind: Link) -> Result<u32, OutOfMemory> {
         if self.free.is_none() {

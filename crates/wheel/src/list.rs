@@ -51,30 +51,30 @@ impl<T: Copy + Eq> Lists<T> {
         self.first(list).is_none()
     }
 
-    /// Puts an item behind the last one of a list. Returns whether the list has a new block: then
-    /// it may have been empty.
+    /// Puts an item behind the last one of a list, if its last block has a cell left.
     #[inline]
-    pub(crate) fn push<S: Items<Item = T>>(&mut self, items: &mut S, list: u32, item: T) -> Result<bool, OutOfMemory> {
-        if let Some(at) = self.ends[list as usize].last.block()
-            && let Some(cell) = self.blocks.get_mut(at).fill(item)
-        {
-            items.placed(item, Place::new(at, cell));
-            return Ok(false);
-        }
-        let at = self.append(list)?;
-        let cell = self.blocks.get_mut(at).fill(item);
-        items.placed(item, Place::new(at, cell.expect("a new block is empty")));
-        Ok(true)
+    pub(crate) fn push<S: Items<Item = T>>(&mut self, items: &mut S, list: u32, item: T) -> bool {
+        let Some(at) = self.ends[list as usize].last.block() else { return false };
+        let Some(cell) = self.blocks.get_mut(at).fill(item) else { return false };
+        items.placed(item, Place::new(at, cell));
+        true
     }
 
-    /// Puts an empty block behind the last one of a list.
-    #[inline(never)]
-    fn append(&mut self, list: u32) -> Result<u32, OutOfMemory> {
+    /// Puts an item behind the last one of a list, in a block of its own.
+    #[inline]
+    pub(crate) fn push_block<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        list: u32,
+        item: T,
+    ) -> Result<(), OutOfMemory> {
         let last = self.ends[list as usize].last;
         let at = self.blocks.take(last, Link::end(list))?;
         self.link(last, Link::to(at));
         self.ends[list as usize].last = Link::to(at);
-        Ok(at)
+        let cell = self.blocks.get_mut(at).fill(item);
+        items.placed(item, Place::new(at, cell.expect("a new block is empty")));
+        Ok(())
     }
 
     /// Makes `behind` what comes after `before`, and nothing else.
@@ -140,11 +140,10 @@ impl<T: Copy + Eq> Lists<T> {
     /// Takes an item out, if it is at this place.
     #[inline]
     pub(crate) fn remove(&mut self, place: Place, item: T) -> bool {
-        if !self.is_at(place, item) {
-            return false;
-        }
-        let block = self.blocks.get_mut(place.block());
-        let _ = block.empty(place.cell());
+        let Some(block) = self.blocks.at_mut(place) else { return false };
+        let Some(cell) = block.cells.get_mut(place.cell()).filter(|cell| **cell == Some(item)) else { return false };
+        *cell = None;
+        block.live -= 1;
         if block.live == 0 {
             self.free(place.block());
         }

@@ -3,7 +3,7 @@
 use crate::event::Event;
 use crate::items::{Items, NEVER, OutOfMemory, Take};
 use crate::list::Lists;
-use crate::wheel::{ASIDE, DUE, FAR, HOMELESS, LATE, Wheel, cascade_list};
+use crate::wheel::{ASIDE, DUE, FAR, HOMELESS, LATE, Target, Wheel, cascade_list};
 
 /// What became of an item that was in a cell.
 enum Fate {
@@ -305,7 +305,7 @@ impl<T: Copy + Eq> Wheel<T> {
         self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
             let deadline = items.deadline(item);
             let moved = if deadline < wheel.cursor {
-                wheel.lists.push(items, DUE, item).map(drop)
+                wheel.push(items, item, Target::outside(DUE))
             } else {
                 wheel.put_back(items, item)
             };

@@ -39,13 +39,13 @@ pub(crate) struct Cascade {
 
 /// Where an item belongs: a list, and the level that it is of, if any.
 #[derive(Clone, Copy, Debug)]
-struct Target {
+pub(crate) struct Target {
     list: u32,
     level: usize,
 }
 
 impl Target {
-    fn outside(list: u32) -> Self {
+    pub(crate) fn outside(list: u32) -> Self {
         Self { list, level: usize::MAX }
     }
 }
@@ -326,15 +326,24 @@ impl<T: Copy + Eq> Wheel<T> {
     }
 
     #[inline]
-    fn push<S: Items<Item = T>>(&mut self, items: &mut S, item: T, target: Target) -> Result<(), OutOfMemory> {
-        if self.lists.push(items, target.list, item)? {
-            self.mark(target);
-        }
+    pub(crate) fn push<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        item: T,
+        target: Target,
+    ) -> Result<(), OutOfMemory> {
+        if self.lists.push(items, target.list, item) { Ok(()) } else { self.push_block(items, item, target) }
+    }
+
+    /// The list may have been empty.
+    #[inline(never)]
+    fn push_block<S: Items<Item = T>>(&mut self, items: &mut S, item: T, target: Target) -> Result<(), OutOfMemory> {
+        self.lists.push_block(items, target.list, item)?;
+        self.mark(target);
         Ok(())
     }
 
     /// Marks the slot of a list that may have been empty.
-    #[inline(never)]
     fn mark(&mut self, Target { list, level: index }: Target) {
         let Some(level) = self.levels.get_mut(index) else { return };
         // A slot that is marked already is one that counts.
