@@ -74,13 +74,11 @@ impl Engine {
         }
         let mut core = self.core.borrow_mut();
         let Core { wheel, slab, pending, .. } = &mut *core;
-        let Ok(key) = slab.take(deadline, is_held) else { return Err((Refusal::OutOfMemory, task)) };
-        if wheel.insert(slab, key).is_err() {
-            slab.get_mut(key).is_held = false;
-            slab.end(key, State::Cancelled);
+        let Ok((key, next)) = slab.free() else { return Err((Refusal::OutOfMemory, task)) };
+        if wheel.insert_at(slab, key, deadline).is_err() {
             return Err((Refusal::OutOfMemory, task));
         }
-        slab.get_mut(key).task = Some(make(task));
+        slab.fill(key, next, deadline, is_held, make(task));
         *pending += 1;
         drop(core);
         self.may_be_earlier(deadline);
@@ -120,19 +118,15 @@ impl Engine {
     /// Cancels a timeout. Returns its task, or `None` if it was not pending.
     #[inline]
     pub(crate) fn cancel(&self, key: Key) -> Option<Task> {
+        self.core.borrow_mut().cancel(key)
+    }
+
+    /// [Cancels](Self::cancel) a timeout, and [lets it go](Self::let_go).
+    pub(crate) fn give_up(&self, key: Key) -> Option<Task> {
         let mut core = self.core.borrow_mut();
-        let Core { wheel, slab, pending, .. } = &mut *core;
-        let entry = slab.get_mut(key);
-        match entry.state {
-            State::Pending => {
-                entry.state = State::Cancelled;
-                wheel.remove(entry.place(), key);
-            }
-            State::Due => entry.state = State::CancelledWhenDue,
-            _ => return None,
-        }
-        *pending -= 1;
-        entry.task.take()
+        let task = core.cancel(key);
+        core.slab.let_go(key);
+        task
     }
 
     /// Moves the deadline of a timeout, and returns whether it was pending.
@@ -160,9 +154,7 @@ impl Engine {
     /// Ends the hold on a timeout.
     #[inline]
     pub(crate) fn let_go(&self, key: Key) {
-        let slab = &mut self.core.borrow_mut().slab;
-        slab.get_mut(key).is_held = false;
-        slab.free_if_unused(key);
+        self.core.borrow_mut().slab.let_go(key);
     }
 
     /// Puts the waker of the future that polls into its timeout. Returns false if that is not
@@ -291,6 +283,21 @@ impl Engine {
 }
 
 impl Core {
+    #[inline]
+    fn cancel(&mut self, key: Key) -> Option<Task> {
+        let entry = self.slab.get_mut(key);
+        match entry.state {
+            State::Pending => {
+                entry.state = State::Cancelled;
+                self.wheel.remove(entry.place(), key);
+            }
+            State::Due => entry.state = State::CancelledWhenDue,
+            _ => return None,
+        }
+        self.pending -= 1;
+        entry.task.take()
+    }
+
     /// Takes out all that is due by `now`, within the limit. A task that runs then may schedule
     /// what is due at once: that waits for the next turn.
     fn take_due(&mut self, now: u64) {

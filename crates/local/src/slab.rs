@@ -1,5 +1,6 @@
 //! The entries of the timeouts. They lie in chunks, so that none is ever moved by growth.
 
+use std::mem;
 use std::num::NonZeroU32;
 
 use tourbillon_wheel::{Items, NEVER, OutOfMemory, Place};
@@ -60,29 +61,33 @@ impl Entry {
     pub(crate) fn place(&self) -> Place {
         Place::from_bits(self.link)
     }
-
-    fn free(&mut self, next: Option<Key>) {
-        (self.state, self.link) = (State::Free, next.map_or(0, |Key(number)| number.get()));
-    }
 }
 
 impl Slab {
-    /// Takes a free entry, and makes it pending.
+    /// Returns a free entry, and the one that is free next. The entry stays free: until
+    /// [`fill`](Self::fill) the wheel may write its place over the link.
     #[inline]
-    pub(crate) fn take(&mut self, deadline: u64, is_held: bool) -> Result<Key, OutOfMemory> {
-        if self.free.is_none() {
-            self.grow()?;
-        }
-        let key = self.free.ok_or(OutOfMemory)?;
-        let entry = self.get_mut(key);
-        let next = NonZeroU32::new(entry.link).map(Key);
-        (entry.deadline, entry.state, entry.is_held) = (deadline, State::Pending, is_held);
+    pub(crate) fn free(&mut self) -> Result<(Key, Option<Key>), OutOfMemory> {
+        let key = match self.free {
+            Some(key) => key,
+            None => self.grow()?,
+        };
+        Ok((key, NonZeroU32::new(self.get(key).link).map(Key)))
+    }
+
+    /// Makes the [free entry](Self::free) pending, and the one after it the first free one.
+    #[inline]
+    pub(crate) fn fill(&mut self, key: Key, next: Option<Key>, deadline: u64, is_held: bool, task: Task) {
         self.free = next;
-        Ok(key)
+        let entry = self.get_mut(key);
+        debug_assert_eq!(entry.state, State::Free);
+        // A free entry has no task. So there is nothing to drop, and no code for it.
+        mem::forget(entry.task.replace(task));
+        (entry.deadline, entry.state, entry.is_held) = (deadline, State::Pending, is_held);
     }
 
     #[cold]
-    fn grow(&mut self) -> Result<(), OutOfMemory> {
+    fn grow(&mut self) -> Result<Key, OutOfMemory> {
         let first = self.chunks.len() * CHUNK;
         let mut chunk = Vec::new();
         chunk.try_reserve_exact(CHUNK).map_err(|_| OutOfMemory)?;
@@ -91,15 +96,14 @@ impl Slab {
         let mut before = None;
         for key in keys {
             let key = key?;
-            let mut entry = Entry { task: None, deadline: NEVER, link: 0, state: State::Free, is_held: false };
-            entry.free(before);
-            chunk.push(entry);
+            let link = before.map_or(0, |Key(number): Key| number.get());
+            chunk.push(Entry { task: None, deadline: NEVER, link, state: State::Free, is_held: false });
             before = Some(key);
         }
         let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
         self.chunks.push(chunk);
         self.free = before;
-        Ok(())
+        before.ok_or(OutOfMemory)
     }
 
     #[inline]
@@ -112,25 +116,32 @@ impl Slab {
         &mut self.chunks[key.index() / CHUNK][key.index() % CHUNK]
     }
 
-    /// Frees an entry if it has ended and nobody holds it.
+    /// Changes an entry, and frees it if it has ended then and nobody holds it.
     #[inline]
-    pub(crate) fn free_if_unused(&mut self, key: Key) {
+    fn change<R>(&mut self, key: Key, change: impl FnOnce(&mut Entry) -> R) -> R {
         let free = self.free;
         let entry = self.get_mut(key);
+        let result = change(entry);
         if !entry.is_held && matches!(entry.state, State::Expired | State::Cancelled) {
-            entry.free(free);
+            (entry.state, entry.link) = (State::Free, free.map_or(0, |Key(number)| number.get()));
             self.free = Some(key);
         }
+        result
+    }
+
+    /// Ends the hold on an entry.
+    #[inline]
+    pub(crate) fn let_go(&mut self, key: Key) {
+        self.change(key, |entry| entry.is_held = false);
     }
 
     /// Ends an entry that is due. Returns its task.
     #[inline]
     pub(crate) fn end(&mut self, key: Key, end: State) -> Option<Task> {
-        let entry = self.get_mut(key);
-        let task = entry.task.take();
-        entry.state = end;
-        self.free_if_unused(key);
-        task
+        self.change(key, |entry| {
+            entry.state = end;
+            entry.task.take()
+        })
     }
 }
 

@@ -123,9 +123,8 @@ impl LocalSleep {
 
     fn disarm(&mut self) {
         if let Stage::Set(key) = std::mem::replace(&mut self.stage, Stage::New) {
-            let waker = self.engine.cancel(key);
-            self.engine.let_go(key);
-            drop(waker);
+            // The waker's drop is the user's code, and comes last.
+            drop(self.engine.give_up(key));
         }
     }
 }

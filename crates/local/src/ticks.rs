@@ -1,5 +1,6 @@
 //! Ticks of the wheel, and the clock that they go by.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use tourbillon::Clock;
@@ -16,6 +17,9 @@ pub(crate) struct Ticks {
     /// `None` for the system's.
     clock: Option<Box<dyn Clock>>,
     start: Instant,
+    /// What was asked for last, and how long after the start it is. A loop that reads the time once
+    /// a round, or that has a coarse clock, asks for the same over and over.
+    last: Cell<(Instant, u64)>,
     tick_ns: u64,
     /// 2^64 / `tick_ns`: a product is several times faster than a quotient.
     inverse: u64,
@@ -35,7 +39,7 @@ impl Ticks {
             reason = "at most 2^64 - 1, or of a tick of 1 ns, which no builder has"
         )]
         let inverse = ((1_u128 << 64) / u128::from(tick_ns)) as u64;
-        Self { clock, start, tick_ns, inverse, bits }
+        Self { clock, start, last: Cell::new((start, 0)), tick_ns, inverse, bits }
     }
 
     /// Returns how many of the wheel's ticks one of the builder's has.
@@ -64,8 +68,7 @@ impl Ticks {
         if delay.is_zero() {
             return self.current();
         }
-        let delay = nanoseconds(delay);
-        self.ns_at(self.now()).checked_add(delay).map_or(NEVER, |ns| self.up(ns))
+        self.up(self.ns_at(self.now()).saturating_add(nanoseconds(delay)))
     }
 
     /// Returns the tick of a deadline. One before the engine's start counts as that.
@@ -88,7 +91,14 @@ impl Ticks {
 
     #[inline]
     fn ns_at(&self, at: Instant) -> u64 {
-        nanoseconds(at.saturating_duration_since(self.start))
+        let (last, ns) = self.last.get();
+        if at == last { ns } else { self.ns_at_another(at) }
+    }
+
+    fn ns_at_another(&self, at: Instant) -> u64 {
+        let ns = nanoseconds(at.saturating_duration_since(self.start));
+        self.last.set((at, ns));
+        ns
     }
 
     /// Rounds up to a tick.
@@ -106,11 +116,11 @@ impl Ticks {
     }
 }
 
-/// `u64::MAX` for 584 years and more.
+/// `u64::MAX` for 544 years and more.
 #[inline]
 fn nanoseconds(duration: Duration) -> u64 {
-    let seconds = duration.as_secs().checked_mul(1_000_000_000);
-    seconds.and_then(|ns| ns.checked_add(duration.subsec_nanos().into())).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs();
+    if seconds >> 34 == 0 { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { u64::MAX }
 }
 
 #[cfg(test)]
