@@ -6,7 +6,7 @@
 //!
 //! | example | what it shows |
 //! |---|---|
-//! | `server` | axum on hyper. Request deadlines, idle connections and a periodic job are in one engine. A page shows rates, the lateness of the last minute, health and panics; `scripts/page` looks at it in a headless browser |
+//! | `server` | axum on hyper. Request deadlines, idle connections and a periodic job are in one engine. A page shows rates, the lateness of the last minute, health, panics and the wheel; `scripts/page` looks at it in a headless browser |
 //! | `hyper_server` | hyper's timeouts on the engine |
 //! | `axum_timeout` | a `TimeoutLayer` on an axum router, which answers 504 and an error in JSON |
 //! | `axum_limits` | an axum router whose connections have limits for the header, for being idle, and for a request |

@@ -45,6 +45,8 @@ const REQUEST: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(5);
 const HEADER: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_secs(1);
+/// The levels of the wheels: the default. The page draws them.
+const LEVELS: u32 = 4;
 /// The longest that `/block/{ms}` blocks.
 const BLOCK: Duration = Duration::from_secs(20);
 
@@ -72,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // No `enable_time`: code that asks Tokio for the time would panic.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
     // Expired timeouts run as tasks of the runtime, which has enough threads.
-    let timer = Timer::builder().executor(runtime.handle().clone()).build()?;
+    let timer = Timer::builder().levels(LEVELS as usize).executor(runtime.handle().clone()).build()?;
     let app = App::new(timer);
     let _job = take_samples(&app)?;
     let listener = runtime.block_on(TcpListener::bind(address))?;

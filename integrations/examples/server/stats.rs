@@ -1,5 +1,5 @@
-//! The page's data: the engine's statistics and health, how fast the counters grow, and the
-//! lateness of the last minute.
+//! The page's data: the engine's statistics and health, how fast the counters grow, the lateness of
+//! the last minute, and the shape of the wheels.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tourbillon::{Lateness, ShardHealth, ShardStats, Stats, Timer, WorkerState};
 
-use super::App;
+use super::{App, LEVELS};
 
 /// Number of samples to keep. There is one a second.
 const KEPT: usize = 120;
@@ -16,9 +16,8 @@ const KEPT: usize = 120;
 const MINUTE: usize = 60;
 const STEP: usize = 5;
 
-/// The bars of the lateness chart end there, in microseconds. The last one has no end.
-const BARS_US: [u64; 16] =
-    [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
+/// A tick of 1 ms has so many parts: see `Builder::tick_duration`.
+const PARTS: usize = 16;
 
 /// What was counted up to a sample, and a second since the one before.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +25,7 @@ struct Sample {
     at: Instant,
     sums: [u64; 4],
     rates: [f64; 4],
+    late: Option<[f64; 3]>,
 }
 
 /// What the periodic job has seen.
@@ -38,18 +38,23 @@ pub(super) struct History {
     pushes: usize,
     /// What was late in the last minute, in the same order.
     last_minute: Vec<Lateness>,
+    /// What was late up to the last sample, of the engine.
+    last: Lateness,
 }
 
 impl History {
     pub(super) fn new(timer: &Timer) -> Self {
         let (now, stats) = (timer.now(), timer.stats());
-        let (samples, earlier) = (VecDeque::new(), VecDeque::new());
-        let mut this = Self { samples, earlier, pushes: 0, last_minute: Vec::new() };
+        let (samples, earlier, last) = (VecDeque::new(), VecDeque::new(), Lateness::default());
+        let mut this = Self { samples, earlier, pushes: 0, last_minute: Vec::new(), last };
         this.push(now, &stats);
         this
     }
 
     pub(super) fn push(&mut self, now: Instant, stats: &Stats) {
+        let second = stats.lateness.since(&self.last);
+        let late = (second.count() > 0).then(|| [50.0, 99.0, 100.0].map(|percent| ms(second.percentile(percent))));
+        self.last = stats.lateness.clone();
         let latenesses = [&stats.lateness].into_iter().chain(stats.shards.iter().map(|shard| &shard.lateness));
         let latenesses: Vec<Lateness> = latenesses.cloned().collect();
         let oldest = self.earlier.front().unwrap_or(&latenesses);
@@ -60,11 +65,11 @@ impl History {
         }
         self.pushes += 1;
         let sums = [stats.scheduled, stats.reset, stats.cancelled, stats.fired];
-        let last = self.samples.back().copied().unwrap_or(Sample { at: now, sums, rates: [0.0; 4] });
+        let last = self.samples.back().copied().unwrap_or(Sample { at: now, sums, rates: [0.0; 4], late });
         let seconds = now.saturating_duration_since(last.at).as_secs_f64();
         let rate = |at: usize| sums[at].saturating_sub(last.sums[at]) as f64 / seconds;
         let rates = if seconds > 0.0 { std::array::from_fn(rate) } else { last.rates };
-        self.samples.push_back(Sample { at: now, sums, rates });
+        self.samples.push_back(Sample { at: now, sums, rates, late });
         if self.samples.len() > KEPT {
             self.samples.pop_front();
         }
@@ -85,19 +90,29 @@ pub(super) struct Snapshot {
     panicked: u64,
     panicked_turns: u64,
     tick: f64,
-    history: Vec<Rates>,
+    current_tick: u64,
+    levels: Vec<Level>,
+    history: Vec<Second>,
     lateness: LastMinute,
     shards: Vec<Shard>,
 }
 
-/// Operations a second, at some time.
+/// A level of each shard's wheel. A slot holds the timeouts of so much time.
 #[derive(Debug, Serialize)]
-struct Rates {
+struct Level {
+    slots: usize,
+    slot: f64,
+}
+
+/// The operations of one second at some time, and how late its runs were: p50, p99 and the most.
+#[derive(Debug, Serialize)]
+struct Second {
     ago_s: f64,
     scheduled: f64,
     reset: f64,
     cancelled: f64,
     fired: f64,
+    late: Option<[f64; 3]>,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,8 +120,6 @@ struct LastMinute {
     runs: u64,
     /// A percentage, and the lateness that it does not exceed.
     percentiles: Vec<(f64, f64)>,
-    /// For each bar of the chart, where it ends, and the runs in it.
-    bars: Vec<(Option<f64>, u64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -143,19 +156,22 @@ fn words(worker: WorkerState) -> String {
 impl LastMinute {
     fn of(lateness: &Lateness) -> Self {
         let percentiles = [50.0, 90.0, 99.0, 99.9, 100.0];
-        let ends = BARS_US.map(Duration::from_micros);
-        let (mut bars, mut before) = (Vec::new(), 0);
-        for end in ends.map(Some).into_iter().chain([None]) {
-            let up_to = end.map_or(lateness.count(), |end| lateness.count_at_most(end));
-            bars.push((end.map(ms), up_to - before));
-            before = up_to;
-        }
         Self {
             runs: lateness.count(),
             percentiles: percentiles.map(|percent| (percent, ms(lateness.percentile(percent)))).to_vec(),
-            bars,
         }
     }
+}
+
+/// The levels of each shard's wheel, the finest first, as `Builder::ticks_per_wheel` says.
+fn levels(timer: &Timer) -> Vec<Level> {
+    let ticks = timer.ticks_per_wheel();
+    let level = |level| {
+        let parts = if level == 0 { PARTS } else { 1 };
+        let slot = ms(timer.tick_duration()) * ticks.pow(level) as f64 / parts as f64;
+        Level { slots: 2 * ticks * parts, slot }
+    };
+    (0..LEVELS).map(level).collect()
 }
 
 impl Shard {
@@ -181,10 +197,10 @@ impl Snapshot {
         let (now, stats, health) = (app.timer.now(), app.timer.stats(), app.timer.health());
         let limits = app.limits.stats();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let rates = |sample: &Sample| {
+        let second = |sample: &Sample| {
             let [scheduled, reset, cancelled, fired] = sample.rates;
             let ago_s = now.saturating_duration_since(sample.at).as_secs_f64();
-            Rates { ago_s, scheduled, reset, cancelled, fired }
+            Second { ago_s, scheduled, reset, cancelled, fired, late: sample.late }
         };
         let (engine, by_shard) = history.last_minute.split_first().expect("the first push fills it");
         let shards = stats.shards.iter().zip(&health.shards).zip(by_shard);
@@ -200,7 +216,9 @@ impl Snapshot {
             panicked: stats.panicked,
             panicked_turns: stats.panicked_turns,
             tick: ms(app.timer.tick_duration()),
-            history: history.samples.iter().map(rates).collect(),
+            current_tick: app.timer.current_tick(),
+            levels: levels(&app.timer),
+            history: history.samples.iter().map(second).collect(),
             lateness: LastMinute::of(engine),
             shards: shards.map(|((shard, health), late)| Shard::of(shard, health, late)).collect(),
         }
