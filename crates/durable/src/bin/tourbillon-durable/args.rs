@@ -10,8 +10,11 @@ pub(crate) const STORE: &str = "TOURBILLON_STORE";
 
 /// Looks at durable timeouts, and cancels some, beside the processes that run them.
 ///
-/// It has a connection of its own, runs nothing, and owns no timeout. Times are in UTC. It ends
-/// with code 1 if something has failed, and with 2 if it was called in a wrong way.
+/// It has a connection of its own, runs nothing, and owns no timeout. Times are in UTC.
+///
+/// It ends with 0 if it has done it, or would; a list may be empty. It ends with 1 if nothing was
+/// there for `get`, `cancel`, `dead revive` or `dead delete`, or nothing that they may change. It
+/// ends with 2 if it was called in a wrong way, or the store can't be opened or has refused.
 #[derive(Debug, Parser)]
 #[command(name = "tourbillon-durable", version)]
 pub(crate) struct Args {

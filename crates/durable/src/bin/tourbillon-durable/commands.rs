@@ -3,12 +3,19 @@
 use std::io::Write;
 
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 use tourbillon_durable::{Dialect, Filter, Operator, migrations};
 
-use crate::args::{Args, Command, Dead, Page, STORE, Which};
+use crate::args::{Args, Command, Dead, Page, STORE};
 use crate::show::{Out, Shown, payload, plain};
 
+/// There was nothing to be done.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Nothing(String);
+
+const NO_TIMEOUT: &str = "no timeout matches";
+const NO_LETTER: &str = "no dead letter matches";
 /// How many rows of `--all` are read at once.
 const PAGE: u32 = 5_000;
 
@@ -31,8 +38,10 @@ pub(crate) fn run(args: Args, out: &mut impl Write) -> Result<()> {
         }
         Command::Handlers { which } => out.table(operator.handlers(&which.filter())?),
         Command::Get { key } => get(&mut out, &operator, &key),
-        Command::Cancel { key: Some(key), dry_run, .. } => cancel_one(&mut out, &operator, &key, dry_run),
-        Command::Cancel { key: None, which, dry_run } => cancel(&mut out, &operator, &which, dry_run),
+        Command::Cancel { key, which, dry_run } => {
+            let filter = key.map_or_else(|| which.filter(), |key| Filter::new().key(key));
+            cancel(&mut out, &operator, &filter, dry_run)
+        }
         Command::Dead { command } => dead(&mut out, &operator, command),
         Command::Owners => out.table(operator.processes()?),
         Command::Migrations { .. } => unreachable!("it needs no store"),
@@ -82,7 +91,7 @@ fn pages<T: Shown>(
 }
 
 fn get(out: &mut Out<'_, impl Write>, operator: &Operator, key: &str) -> Result<()> {
-    let Some((row, bytes)) = operator.get(key)? else { bail!(no_such(key)) };
+    let Some((row, bytes)) = operator.get(key)? else { return Err(Nothing(NO_TIMEOUT.to_owned()).into()) };
     if out.json {
         let mut json = row.json();
         json["payload"] = payload(&bytes).into();
@@ -92,38 +101,32 @@ fn get(out: &mut Out<'_, impl Write>, operator: &Operator, key: &str) -> Result<
     out.answer(&format!("payload: {}", payload(&bytes)), &json!(null))
 }
 
-fn cancel_one(out: &mut Out<'_, impl Write>, operator: &Operator, key: &str, dry_run: bool) -> Result<()> {
-    let filter = Filter::new().key(key);
+fn cancel(out: &mut Out<'_, impl Write>, operator: &Operator, filter: &Filter, dry_run: bool) -> Result<()> {
+    let (count, left, text, json);
     if dry_run {
-        return would_cancel(out, operator, &filter);
+        let all = operator.count(filter)?;
+        count = if all == 0 { 0 } else { operator.count(&filter.clone().running(false))?.min(all) };
+        left = all - count;
+        text = format!("{count} would be cancelled. {left} run, and would not.");
+        json = json!({ "would_cancel": count, "running": left });
+    } else {
+        let done = operator.cancel(filter)?;
+        (count, left) = (done.cancelled, done.left);
+        text = match left {
+            0 => format!("{count} cancelled."),
+            _ => format!("{count} cancelled. {left} left: running, locked by somebody, or new."),
+        };
+        json = json!({ "cancelled": count, "left": left });
     }
-    let done = operator.cancel(&filter)?;
-    match (done.cancelled, done.left) {
-        (0, 0) => bail!(no_such(key)),
-        (0, _) => bail!("{} runs, or somebody has locked its row: it was not cancelled", plain(key)),
-        _ => out.answer(&format!("{} is cancelled.", plain(key)), &json!({ "cancelled": 1, "left": done.left })),
-    }
+    done(out, count, &text, &json, if left == 0 { NO_TIMEOUT } else { &text })
 }
 
-fn cancel(out: &mut Out<'_, impl Write>, operator: &Operator, which: &Which, dry_run: bool) -> Result<()> {
-    let filter = which.filter();
-    if dry_run {
-        return would_cancel(out, operator, &filter);
+/// Says what was done to so many, or why it was to none.
+fn done(out: &mut Out<'_, impl Write>, count: u64, text: &str, json: &Value, why: &str) -> Result<()> {
+    if count > 0 || out.json {
+        out.answer(text, json)?;
     }
-    let done = operator.cancel(&filter)?;
-    let left = match done.left {
-        0 => String::new(),
-        left => format!(" {left} are left: they run, somebody has locked their rows, or they are new."),
-    };
-    let text = format!("{} were cancelled.{left}", done.cancelled);
-    out.answer(&text, &json!({ "cancelled": done.cancelled, "left": done.left }))
-}
-
-fn would_cancel(out: &mut Out<'_, impl Write>, operator: &Operator, filter: &Filter) -> Result<()> {
-    let all = operator.count(filter)?;
-    let idle = if all == 0 { 0 } else { operator.count(&filter.clone().running(false))?.min(all) };
-    let text = format!("{idle} would be cancelled. {} run, and would not.", all - idle);
-    out.answer(&text, &json!({ "would_cancel": idle, "running": all - idle }))
+    if count > 0 { Ok(()) } else { Err(Nothing(why.to_owned()).into()) }
 }
 
 fn dead(out: &mut Out<'_, impl Write>, operator: &Operator, command: Dead) -> Result<()> {
@@ -139,12 +142,14 @@ fn dead(out: &mut Out<'_, impl Write>, operator: &Operator, command: Dead) -> Re
             list_dead(out, operator, filter, &page)
         }
         Dead::Revive { which, delay } => {
-            let revived = operator.revive_dead(&which.filter(), delay)?;
-            out.answer(&format!("{revived} were scheduled."), &json!({ "revived": revived }))
+            let count = operator.revive_dead(&which.filter(), delay)?;
+            let is_there = count == 0 && operator.count_dead(&which.filter())? > 0;
+            let why = if is_there { "each key that matches is scheduled already" } else { NO_LETTER };
+            done(out, count, &format!("{count} scheduled."), &json!({ "revived": count }), why)
         }
         Dead::Delete { which } => {
-            let deleted = operator.delete_dead(&which.filter())?;
-            out.answer(&format!("{deleted} were deleted."), &json!({ "deleted": deleted }))
+            let count = operator.delete_dead(&which.filter())?;
+            done(out, count, &format!("{count} deleted."), &json!({ "deleted": count }), NO_LETTER)
         }
     }
 }
@@ -163,8 +168,4 @@ fn dialect_of(store: &str) -> Dialect {
     } else {
         Dialect::Sqlite
     }
-}
-
-fn no_such(key: &str) -> String {
-    format!("there is no timeout with the key {}", plain(key))
 }

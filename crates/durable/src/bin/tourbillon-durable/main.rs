@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             // What was done before it failed.
             _ = out.flush();
             eprintln!("error: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<commands::Nothing>() { 1 } else { 2 })
         }
     }
 }
