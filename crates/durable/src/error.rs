@@ -27,8 +27,9 @@ pub enum OpenError {
     },
     /// The tables are not there, or not up to date. An operator does not make them.
     #[error(
-        "the store has schema {found}, and {needed} is needed: start a process of this version first, \
-         or run the migrations"
+        "the store has {}, and schema {needed} is needed: start the service once with this version, or \
+         apply what `tourbillon-durable migrations --after {found}` prints",
+        if *found == 0 { "no tables yet".to_owned() } else { format!("schema {found}") }
     )]
     OlderSchema {
         /// The number in the store. 0 if there are no tables.

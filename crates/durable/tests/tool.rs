@@ -161,6 +161,22 @@ fn what_matches_nothing_is_said_and_is_code_1() {
 }
 
 #[test]
+fn a_store_without_tables_is_code_2_and_the_two_ways_out() {
+    let needed = format!("schema {} is needed", migrations(Dialect::Sqlite).count());
+    each_store(|place| {
+        let url = place.url();
+        if let Place::Sqlite(_) = place {
+            std::fs::write(&url, "").unwrap();
+        }
+        let (code, why) = fails(&["--store", &url, "list"]);
+        assert_eq!(code, Some(2));
+        for part in ["no tables yet", &needed, "start the service once", "`tourbillon-durable migrations --after 0`"] {
+            assert!(why.contains(part), "no {part:?} in {why}");
+        }
+    });
+}
+
+#[test]
 fn it_is_told_what_to_change_before_it_changes_anything() {
     let place = Place::Sqlite(tempfile::tempdir().unwrap());
     drop(DurableTimer::open(place.url()).unwrap());
