@@ -74,7 +74,7 @@ fn an_operator_s_hour_beside_a_live_process() {
 
         // What is overdue, and why?
         assert_eq!(keys(place, &["list", "--overdue"]), ["c:8:late"]);
-        assert_eq!(keys(place, &["list", "--overdue=3600"]), [""; 0]);
+        assert_eq!(keys(place, &["list", "--overdue=1h"]), [""; 0]);
         assert_eq!(keys(place, &["list", "--without-handler"]), ["c:8:late"]);
         let handlers = says(place, &["handlers"]);
         let line = handlers.lines().find(|line| line.starts_with("renamed")).unwrap();
@@ -120,7 +120,7 @@ fn an_operator_s_hour_beside_a_live_process() {
         until(|| timers.stats().dead_lettered == 3);
         assert_eq!(keys(place, &["dead", "list", "--prefix", "c:9:"]), ["c:9:1", "c:9:2", "c:9:3"]);
         assert!(says(place, &["dead", "list"]).starts_with("KEY"));
-        assert_eq!(says(place, &["dead", "revive", "c:9:2", "--delay", "3600"]), "1 scheduled.\n");
+        assert_eq!(says(place, &["dead", "revive", "c:9:2", "--delay", "60min"]), "1 scheduled.\n");
         assert_eq!(keys(place, &["list", "--prefix", "c:9:"]), ["c:9:2"]);
         assert_eq!(objects(place, &["dead", "delete", "--prefix", "c:9:"])[0]["deleted"], 2);
         assert_eq!(says(place, &["dead", "list"]), "");
@@ -195,6 +195,15 @@ fn it_is_told_what_to_change_before_it_changes_anything() {
         let (code, why) = fails(&[&["--store", &url], arguments].concat());
         assert_eq!(code, Some(2), "{arguments:?}: {why}");
         assert!(why.starts_with("error: "), "{why}");
+    }
+    for right in ["60", "60s", "1.5h"] {
+        let cancel = ["cancel", "--prefix", "k", "--dry-run", "--overdue", right];
+        assert_eq!(fails(&[&["--store", &url][..], &cancel].concat()).0, Some(1), "{right}");
+    }
+    for wrong in ["soon", "60 s", "500ms", "-1", "inf", ""] {
+        let (code, why) = fails(&["--store", &url, "list", &format!("--overdue={wrong}")]);
+        let says_both = why.contains(&format!("'{wrong}'")) && why.contains("60s");
+        assert!(code == Some(2) && says_both, "{wrong:?}: {why}");
     }
     // A URL in its place hides no other mistake, and none is where there is none.
     let (_, why) = fails(&["--store", "postgres://shop:secret@db/shop", "list", "--overdue=soon"]);

@@ -109,8 +109,8 @@ pub(crate) enum Dead {
     Revive {
         #[command(flatten)]
         which: DeadWhich,
-        /// After this time.
-        #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+        /// After this time: 90, 60s, 5m, 2h or 1d.
+        #[arg(long, value_name = "TIME", default_value = "0", value_parser = time)]
         delay: Duration,
     },
     /// Deletes dead letters.
@@ -130,9 +130,8 @@ pub(crate) struct Which {
     /// Only those of this handler.
     #[arg(long, value_name = "NAME")]
     handler: Option<String>,
-    /// Only what came up, this many seconds ago or longer, and does not run.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
-    #[arg(value_parser = seconds)]
+    /// Only what came up, this time ago or longer, and does not run: 90, 60s, 5m, 2h or 1d.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "0", value_parser = time)]
     overdue: Option<Duration>,
     /// Only what runs.
     #[arg(long, conflicts_with = "overdue")]
@@ -225,9 +224,17 @@ impl From<Language> for Dialect {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: Option<Duration> = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.ok_or_else(|| "a number of seconds would be right".to_owned())
+fn time(text: &str) -> Result<Duration, String> {
+    let number = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
+    let unit = match &text[number.len()..] {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => f64::NAN,
+    };
+    let time = number.parse().ok().and_then(|number: f64| Duration::try_from_secs_f64(number * unit).ok());
+    time.ok_or_else(|| "a number of seconds would be right, or a time such as 60s, 5m, 2h or 1d".to_owned())
 }
 
 #[cfg(test)]
