@@ -14,6 +14,8 @@ use tourbillon::Timer;
 use tourbillon_durable::{Cancelled, DurableTimer, Filter, Operator, OperatorError, Outcome};
 
 const HOUR: Duration = Duration::from_secs(3_600);
+/// The lease of a process that says nothing else.
+const LEASE: Duration = Duration::from_secs(60);
 /// Keys that a pattern, a collation or a quote could take for others.
 const ODD: [&str; 14] =
     ["a%", "a%b", "a_", "axb", "a\\", "a\\b", "a'", "a\"", "ä", "äb", "a\u{308}b", "A", "a b", "\u{10ffff}z"];
@@ -102,6 +104,7 @@ fn handlers_and_processes_say_which_one_is_missing() {
 
         let process = operator.processes().unwrap().remove(0);
         assert!(process.live && process.lease_until > SystemTime::now());
+        assert!(process.lease_left > LEASE / 4 && process.lease_left <= LEASE);
         assert_eq!(process.handlers.unwrap(), ["fail", "hang", "work"]);
         assert_eq!((process.timeouts, process.running), (1, 1));
         let handlers = operator.handlers(&Filter::new()).unwrap();

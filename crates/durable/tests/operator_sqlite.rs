@@ -82,8 +82,11 @@ fn operators_in_the_process_that_owns_a_file_and_in_others_leave_it_to_its_owner
     // It opens a file that nobody owns, and keeps nobody from it.
     process.kill();
     assert_eq!(operator.count(&Filter::new().running(true)).unwrap(), 0);
+    let dead = operator.processes().unwrap().remove(0);
+    assert!(dead.live && dead.lease_left <= Duration::from_secs(60), "{dead:?}");
     let timers = start(&path);
     schedule(&timers, "order:3");
+    assert!(operator.processes().unwrap().iter().all(|process| process.process != dead.process));
     drop(operator);
     let operator = Operator::open(&path).unwrap();
     timers.stop();

@@ -83,7 +83,8 @@ fn an_operator_s_hour_beside_a_live_process() {
         let owners = objects(place, &["owners"]);
         assert_eq!((owners.len(), &owners[0]["live"], &owners[0]["running"]), (1, &true.into(), &1.into()));
         assert_eq!(owners[0]["handlers"], serde_json::json!(["close", "hang"]));
-        assert!(says(place, &["owners"]).contains("close, hang"));
+        let owners = says(place, &["owners"]);
+        assert!(owners.contains("close, hang") && owners.contains(" s left "), "{owners}");
 
         // A list is aligned, its times are UTC, and nothing in it moves the cursor.
         let list = says(place, &["list"]);

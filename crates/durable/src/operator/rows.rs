@@ -1,6 +1,6 @@
 //! What an operator sees.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::clock::Micros;
 use crate::store::desk::{Row, Value};
@@ -76,7 +76,10 @@ pub struct ProcessRow {
     pub process: i64,
     /// When its lease ends, by the clock of the store. In 1970 if it has given it up.
     pub lease_until: SystemTime,
-    /// Whether its lease has not ended. If it has, others take its timeouts over.
+    /// How long its lease still holds, by the clock of the store. Zero if it has ended.
+    pub lease_left: Duration,
+    /// Whether its lease has not ended. If it has, others take its timeouts over. A process that
+    /// has died counts as live until then, or, with SQLite, until the next process opens the file.
     pub live: bool,
     /// The handlers that it has. `None` if it is of an older version, which does not say so.
     pub handlers: Option<Vec<String>>,
@@ -180,10 +183,12 @@ pub(super) fn handler(row: Row) -> Option<HandlerRow> {
 
 pub(super) fn process(row: Row) -> Option<ProcessRow> {
     let mut cells = Cells::of(row);
+    let (process, lease_until, lease_left) = (cells.int()?, cells.time()?, Duration::from_micros(cells.count()?));
     Some(ProcessRow {
-        process: cells.int()?,
-        lease_until: cells.time()?,
-        live: cells.bool()?,
+        process,
+        lease_until,
+        lease_left,
+        live: !lease_left.is_zero(),
         handlers: cells.maybe(|value| if let Value::Text(text) = value { Some(names(&text)) } else { None })?,
         timeouts: cells.count()?,
         running: cells.count()?,

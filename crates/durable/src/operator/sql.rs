@@ -206,7 +206,7 @@ fn count(ids: &[(String, i64)]) -> i64 {
 /// All processes that the store knows of.
 pub(super) fn processes(dialect: Dialect) -> Query {
     Text::new(dialect).query(
-        "SELECT p.owner, p.lease_until, CASE WHEN p.owner IN ({gone}) THEN 0 ELSE 1 END, p.handlers,
+        "SELECT p.owner, p.lease_until, CASE WHEN p.owner IN ({gone}) THEN 0 ELSE p.lease_until - {now} END, p.handlers,
              (SELECT count(*) FROM tourbillon_timeouts t WHERE t.owner = p.owner),
              (SELECT count(*) FROM tourbillon_timeouts t WHERE t.owner = p.owner AND t.running)
          FROM tourbillon_owners p ORDER BY p.lease_until DESC, p.owner",

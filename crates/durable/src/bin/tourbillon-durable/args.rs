@@ -78,7 +78,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Dead,
     },
-    /// Lists the live processes, and those that have left timeouts behind.
+    /// Lists the live processes, and those that have left timeouts behind. One that has died counts
+    /// as live until its lease ends, or, with SQLite, until the next process opens the file.
     Owners,
     /// Prints the statements that make the tables, for a migration tool of one's own. Each number
     /// is one transaction. No store is opened.

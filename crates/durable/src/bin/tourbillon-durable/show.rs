@@ -165,7 +165,7 @@ impl Shown for HandlerRow {
 }
 
 impl Shown for ProcessRow {
-    const TITLES: &'static [&'static str] = &["PROCESS", "LEASE UNTIL", "LIVE", "TIMEOUTS", "RUNNING", "HANDLERS"];
+    const TITLES: &'static [&'static str] = &["PROCESS", "LEASE", "TIMEOUTS", "RUNNING", "HANDLERS"];
 
     fn cells(&self) -> Vec<String> {
         let handlers = match &self.handlers {
@@ -175,8 +175,7 @@ impl Shown for ProcessRow {
         };
         vec![
             self.process.to_string(),
-            time::text(self.lease_until),
-            if self.live { "yes" } else { "no" }.to_owned(),
+            if self.live { format!("{} left", time::length(self.lease_left)) } else { "ended".to_owned() },
             self.timeouts.to_string(),
             self.running.to_string(),
             handlers,
@@ -187,6 +186,7 @@ impl Shown for ProcessRow {
         json!({
             "process": self.process,
             "lease_until": time::json(self.lease_until),
+            "lease_left": self.lease_left.as_secs_f64(),
             "live": self.live,
             "timeouts": self.timeouts,
             "running": self.running,

@@ -14,17 +14,21 @@ pub(crate) fn json(time: SystemTime) -> String {
     format!("{}T{}.{micros:06}Z", date.0, date.1)
 }
 
-/// How long ago it was, if it was: in two units at most.
+/// How long ago it was, if it was.
 pub(crate) fn late(due: SystemTime) -> Option<String> {
-    let late = SystemTime::now().duration_since(due).ok()?;
-    let seconds = late.as_secs();
-    Some(match seconds {
-        0 => format!("{} ms", late.as_millis()),
+    SystemTime::now().duration_since(due).ok().map(length)
+}
+
+/// In two units at most.
+pub(crate) fn length(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{} ms", time.as_millis()),
         1..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
         _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
-    })
+    }
 }
 
 /// The date, the time of day, and the microseconds.
