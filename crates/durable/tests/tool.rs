@@ -121,8 +121,10 @@ fn an_operator_s_hour_beside_a_live_process() {
         until(|| timers.stats().dead_lettered == 3);
         assert_eq!(keys(place, &["dead", "list", "--prefix", "c:9:"]), ["c:9:1", "c:9:2", "c:9:3"]);
         assert!(says(place, &["dead", "list"]).starts_with("KEY"));
+        assert!(says(place, &["dead", "revive", "--prefix", "c:9:", "--dry-run"]).starts_with("3 match."));
         assert_eq!(says(place, &["dead", "revive", "c:9:2", "--delay", "60min"]), "1 scheduled.\n");
         assert_eq!(keys(place, &["list", "--prefix", "c:9:"]), ["c:9:2"]);
+        assert_eq!(objects(place, &["dead", "delete", "--prefix", "c:9:", "--dry-run"])[0]["would_delete"], 2);
         assert_eq!(objects(place, &["dead", "delete", "--prefix", "c:9:"])[0]["deleted"], 2);
         assert_eq!(says(place, &["dead", "list"]), "");
         assert_eq!(timers.stats().store_errors, 0);
@@ -145,7 +147,7 @@ fn what_matches_nothing_is_said_and_is_code_1() {
             (&["cancel", "--prefix", "nope", "--dry-run"], "no timeout matches"),
             (&["dead", "revive", "nope"], "no dead letter matches"),
             (&["dead", "revive", "again"], "each key that matches is scheduled already"),
-            (&["dead", "delete", "--handler", "nope"], "no dead letter matches"),
+            (&["dead", "delete", "--handler", "nope", "--dry-run"], "no dead letter matches"),
         ] {
             let (code, why) = fails(&[&["--store", &url], arguments].concat());
             assert_eq!((code, why), (Some(1), format!("error: {expected}\n")), "{arguments:?}");

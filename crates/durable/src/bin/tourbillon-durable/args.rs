@@ -113,12 +113,18 @@ pub(crate) enum Dead {
         /// After this time: 90, 60s, 5m, 2h or 1d.
         #[arg(long, value_name = "TIME", default_value = "0", value_parser = time)]
         delay: Duration,
+        /// Only says how many match.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Deletes dead letters.
     #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["key", "prefix", "handler"]))]
     Delete {
         #[command(flatten)]
         which: DeadWhich,
+        /// Only says how many would be deleted.
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 

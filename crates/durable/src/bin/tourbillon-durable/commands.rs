@@ -141,13 +141,22 @@ fn dead(out: &mut Out<'_, impl Write>, operator: &Operator, command: Dead) -> Re
             }
             list_dead(out, operator, filter, &page)
         }
-        Dead::Revive { which, delay } => {
+        Dead::Revive { which, dry_run: true, .. } => {
+            let count = operator.count_dead(&which.filter())?;
+            let text = format!("{count} match. Of each key the last would be scheduled, unless the key is already.");
+            done(out, count, &text, &json!({ "would_revive_at_most": count }), NO_LETTER)
+        }
+        Dead::Revive { which, delay, dry_run: false } => {
             let count = operator.revive_dead(&which.filter(), delay)?;
             let is_there = count == 0 && operator.count_dead(&which.filter())? > 0;
             let why = if is_there { "each key that matches is scheduled already" } else { NO_LETTER };
             done(out, count, &format!("{count} scheduled."), &json!({ "revived": count }), why)
         }
-        Dead::Delete { which } => {
+        Dead::Delete { which, dry_run: true } => {
+            let count = operator.count_dead(&which.filter())?;
+            done(out, count, &format!("{count} would be deleted."), &json!({ "would_delete": count }), NO_LETTER)
+        }
+        Dead::Delete { which, dry_run: false } => {
             let count = operator.delete_dead(&which.filter())?;
             done(out, count, &format!("{count} deleted."), &json!({ "deleted": count }), NO_LETTER)
         }
