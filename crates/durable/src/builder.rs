@@ -15,7 +15,7 @@ use crate::due::{Due, Outcome};
 use crate::error::StartError;
 use crate::events::{Event, Events};
 use crate::handlers::{AsyncHandler, Call, Handler, Handlers, Lease, Polled, RunFuture, Runners, Surroundings};
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, UntilOver};
 use crate::options::HandlerOptions;
 use crate::stats::Counters;
 use crate::store::{Owner, Store};
@@ -318,8 +318,12 @@ impl Builder {
         let name = "tb-durable".to_owned();
         let wall = Arc::clone(&self.wall);
         let parts = self.parts(timer, &inbox, &patience, &handlers, &counters)?;
-        let writer = thread::Builder::new().name(name).spawn(move || Writer::new(parts).run())?;
-        Ok(DurableTimer::new(inbox, patience, handlers, counters, wall, writer))
+        let until_over = UntilOver(Arc::clone(&inbox));
+        let writer = thread::Builder::new().name(name).spawn(move || {
+            let _until_over = until_over;
+            Writer::new(parts).run();
+        })?;
+        Ok(DurableTimer::new(inbox, patience, handlers, counters, wall, writer.thread().id()))
     }
 
     fn parts(

@@ -121,6 +121,8 @@ pub(crate) struct Incoming {
 pub(crate) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
+    /// The writer has ended.
+    over: Condvar,
     pub(crate) capacity: usize,
     /// For the store, which gives a call up sooner then.
     pub(crate) is_stopping: Arc<AtomicBool>,
@@ -140,6 +142,18 @@ struct State {
     told: bool,
     /// Whether the writer waits for `changed`.
     sleeping: bool,
+    /// Whether the writer has ended.
+    is_over: bool,
+}
+
+/// Ends with the writer, whether that returns or panics.
+pub(crate) struct UntilOver(pub(crate) Arc<Inbox>);
+
+impl Drop for UntilOver {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.over.notify_all();
+    }
 }
 
 impl Inbox {
@@ -147,7 +161,13 @@ impl Inbox {
     pub(crate) const BYTES: usize = 64 << 20;
 
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), capacity, is_stopping: Arc::default() }
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            over: Condvar::new(),
+            capacity,
+            is_stopping: Arc::default(),
+        }
     }
 
     /// Adds a call.
@@ -204,6 +224,12 @@ impl Inbox {
         // Relaxed: the store looks at it again and again.
         self.is_stopping.store(true, Ordering::Relaxed);
         self.wake(state);
+    }
+
+    /// Waits until the writer has ended, or for so long. Returns whether it has.
+    pub(crate) fn wait_until_over(&self, limit: Duration) -> bool {
+        let waited = self.over.wait_timeout_while(self.lock(), limit, |state| !state.is_over);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_over
     }
 
     /// How many calls wait.

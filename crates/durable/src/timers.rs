@@ -1,8 +1,9 @@
 //! What callers have in hand.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, SystemTime};
 
 use crate::clock::{Micros, WallClock};
@@ -38,7 +39,9 @@ struct Inner {
     handlers: Arc<Handlers>,
     counters: Arc<Counters>,
     wall: Arc<dyn WallClock>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: ThreadId,
+    /// Whether a stop had a limit, and runs have gone on beyond it.
+    is_left: AtomicBool,
 }
 
 impl DurableTimer {
@@ -48,9 +51,10 @@ impl DurableTimer {
         handlers: Arc<Handlers>,
         counters: Arc<Counters>,
         wall: Arc<dyn WallClock>,
-        writer: JoinHandle<()>,
+        writer: ThreadId,
     ) -> Self {
-        Self { inner: Arc::new(Inner { inbox, patience, handlers, counters, wall, writer: Mutex::new(Some(writer)) }) }
+        let is_left = AtomicBool::new(false);
+        Self { inner: Arc::new(Inner { inbox, patience, handlers, counters, wall, writer, is_left }) }
     }
 
     /// Schedules a timeout, in place of any other with this `key`. The last one wins.
@@ -304,13 +308,23 @@ impl DurableTimer {
     ///
     /// Call it when the process is asked to end, by SIGTERM for instance. Without it the timeouts
     /// that the process has claimed count as those of a crash: the next one runs them one at a
-    /// time, and with PostgreSQL only after the lease. A handler that hangs holds it up for ever.
+    /// time, and with PostgreSQL only after the lease. A handler that hangs holds it up for ever,
+    /// and so does a future that no runtime polls: [`stop_within`](Self::stop_within) has a limit.
     ///
     /// A handler that calls it does not wait for itself: then it returns at once. If the store
     /// can't be reached, or refuses, it is tried for five seconds more; what was not written by
     /// then is answered with an error. In a forked child it does nothing.
     pub fn stop(&self) {
-        self.inner.stop();
+        self.inner.stop(Duration::MAX);
+    }
+
+    /// Stops as [`stop`](Self::stop), but waits for so long at most. Returns how many runs are
+    /// under way then, those included whose ends are not on disk.
+    ///
+    /// They go on under the lease, and the drop of the last handle does not wait for them any more.
+    /// If the process ends before them, they count as those of a crash.
+    pub fn stop_within(&self, limit: Duration) -> usize {
+        self.inner.stop(limit)
     }
 
     fn scheduling(
@@ -384,33 +398,29 @@ pub(crate) fn check_key(key: &str) -> Result<Arc<str>, Refused> {
 }
 
 impl Inner {
-    fn stop(&self) {
+    /// Returns how many runs are under way after so long.
+    fn stop(&self, limit: Duration) -> usize {
         if self.patience.is_forked() {
-            return;
+            return 0;
         }
         self.inbox.stop();
-        if handlers::is_runner() {
-            return;
-        }
-        // Whoever comes second waits as well.
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(writer) = writer.take() else { return };
         // A task that is woken by an answer, and is dropped with that, may have the last handle.
-        if writer.thread().id() != thread::current().id() {
-            // If a clock of the user's has panicked in it, all have been answered all the same.
-            drop(writer.join());
+        let is_waited_for = handlers::is_runner() || thread::current().id() == self.writer;
+        if !is_waited_for {
+            if self.inbox.wait_until_over(limit) {
+                return 0;
+            }
+            self.is_left.store(true, Ordering::Relaxed);
         }
+        self.counters.snapshot(0).running
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.patience.is_forked() {
-            // The thread is not here: neither to be joined nor to be detached.
-            std::mem::forget(self.writer.get_mut().map(Option::take));
-            return;
+        if !*self.is_left.get_mut() {
+            self.stop(Duration::MAX);
         }
-        self.stop();
     }
 }
 

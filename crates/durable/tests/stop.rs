@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stores::{each_store, until};
 use tourbillon::Timer;
-use tourbillon_durable::{DurableTimer, Outcome};
+use tourbillon_durable::{DurableTimer, Event, Outcome};
 
 const FAR: Duration = Duration::from_secs(3_600);
 const LONG: Duration = Duration::from_secs(20);
@@ -70,9 +70,38 @@ fn a_stop_keeps_what_runs_and_gives_the_rest_to_others() {
         until(|| runs.load(Ordering::Relaxed) == 1);
         first.schedule("order:2", Duration::from_millis(800), "slow", b"").unwrap().wait().unwrap();
         let second = start();
-        first.stop();
+        assert_eq!(first.stop_within(LONG), 0);
         assert_eq!(first.stats().completed, 1);
         assert_eq!(second.stats().claimed, 1, "the one that had not begun, in the meantime");
+    });
+}
+
+#[test]
+fn a_stop_with_a_limit_says_what_still_runs_and_a_drop_waits_for_it_no_more() {
+    each_store(|place| {
+        let (ends, end) = mpsc::channel::<()>();
+        let (told, stopped) = mpsc::channel();
+        let (end, told) = (Mutex::new(end), Mutex::new(told));
+        let timers = DurableTimer::open(place.url())
+            .unwrap()
+            .handler("hang", move |_due| {
+                _ = end.lock().unwrap().recv_timeout(LONG);
+                Outcome::Done
+            })
+            .threads(2)
+            .on_event(move |event| _ = told.lock().unwrap().send(*event == Event::Stopped))
+            .start(&Timer::new().unwrap())
+            .unwrap();
+        for key in ["order:1", "order:2"] {
+            timers.schedule(key, Duration::ZERO, "hang", b"").unwrap().wait().unwrap();
+        }
+        until(|| timers.stats().running == 2);
+        let begun = Instant::now();
+        assert_eq!(timers.stop_within(Duration::from_millis(300)), 2);
+        drop(timers);
+        assert!(begun.elapsed() < LONG && stopped.try_recv().is_err(), "the runs go on");
+        drop(ends);
+        assert_eq!(stopped.recv_timeout(LONG), Ok(true), "it stops when they end");
     });
 }
 
@@ -133,7 +162,7 @@ fn a_stop_does_not_wait_for_calls_behind_one_whose_row_is_locked() {
         for _ in 0..2 {
             drop(timers.reset("order:1", FAR).unwrap());
         }
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         timers.stop();
         assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
         lock.rollback().unwrap();
