@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::handlers::drop_quietly;
 use crate::store::Token;
@@ -91,6 +92,16 @@ pub enum Event<'a> {
         /// How many.
         count: usize,
     },
+    /// As many runs of a handler are under way as may be, others wait, and none has ended for a
+    /// minute: they may hang. It is told once, until one ends.
+    Full {
+        /// The name of the handler.
+        handler: &'a str,
+        /// How many are under way: its limit.
+        runs: usize,
+        /// How long ago the oldest was claimed.
+        oldest: Duration,
+    },
     /// The timers have stopped.
     Stopped,
 }
@@ -123,6 +134,12 @@ impl fmt::Display for Event<'_> {
                 f,
                 "a process has left {count} claimed timeouts behind, which run one at a time: did a handler end it, or \
                  was it killed without `stop`?"
+            ),
+            Self::Full { handler, runs, oldest } => write!(
+                f,
+                "{runs} runs of {handler:?} are under way, as many as may be, and others wait: none has ended for a \
+                 minute, and the oldest began {} s ago",
+                oldest.as_secs()
             ),
             Self::Stopped => f.write_str("stopped"),
         }
@@ -176,7 +193,7 @@ fn trace(event: Event<'_>) {
         Event::StoreFailed { .. } | Event::Disconnected { .. } => {
             tracing::error!(target: "tourbillon_durable", "{event}");
         }
-        Event::Stale { .. } | Event::ClockJumped { .. } | Event::LeftBehind { .. } => {
+        Event::Stale { .. } | Event::ClockJumped { .. } | Event::LeftBehind { .. } | Event::Full { .. } => {
             tracing::warn!(target: "tourbillon_durable", "{event}");
         }
         Event::Reconnected => tracing::info!(target: "tourbillon_durable", "{event}"),

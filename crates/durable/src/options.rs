@@ -31,7 +31,8 @@ impl HandlerOptions {
 
     /// How many runs of this handler may be under way in this process, 1 to 4,096, each on a
     /// thread. By default [`Builder::threads`](crate::Builder::threads). For an async handler so
-    /// many futures, 1 to 100,000, by default 1,000.
+    /// many futures, 1 to 100,000, by default 1,000. If runs fill it that may hang,
+    /// [`Event::Full`](crate::Event::Full) says so.
     pub fn limit(mut self, runs: usize) -> Self {
         self.limit = Some(runs);
         self

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use stores::{each_store, until};
-use tourbillon::Timer;
+use tourbillon::{ManualClock, Timer};
 use tourbillon_durable::{DurableTimer, Event, Outcome, WallClock};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -49,6 +49,51 @@ fn a_slow_handler_holds_up_no_other() {
         assert!(timers.cancel("slow:2999").unwrap().wait().unwrap(), "what waits can be cancelled");
         drop(ends);
         timers.stop();
+    });
+}
+
+#[test]
+fn an_operator_is_told_once_that_runs_which_hang_fill_a_handler() {
+    each_store(|place| {
+        let clock = ManualClock::new();
+        let (ends, end) = mpsc::channel::<()>();
+        let (told, events) = mpsc::channel();
+        let (end, told) = (Mutex::new(end), Mutex::new(told));
+        let timers = DurableTimer::open(place.url())
+            .unwrap()
+            .handler("hang", move |_due| {
+                _ = end.lock().unwrap().recv_timeout(3 * LONG);
+                Outcome::Done
+            })
+            .threads(2)
+            .on_event(move |event| {
+                if let Event::Full { handler, runs, oldest } = event {
+                    told.lock().unwrap().send((handler.to_string(), *runs, *oldest, event.to_string())).unwrap();
+                }
+            })
+            .start(&Timer::builder().clock(clock.clone()).build().unwrap())
+            .unwrap();
+        let run = |key: &str, nth| {
+            timers.schedule(key, Duration::ZERO, "hang", b"").unwrap().wait().unwrap();
+            until(|| {
+                clock.advance(Duration::from_millis(10));
+                timers.stats().claimed == nth
+            });
+        };
+        run("order:1", 1);
+        run("order:2", 2);
+        clock.advance(Duration::from_secs(90));
+        timers.get("order:1").unwrap().wait().unwrap();
+        assert!(events.try_recv().is_err(), "nothing waits for it");
+        run("order:3", 3);
+        let (handler, runs, oldest, text) = events.recv_timeout(LONG).unwrap();
+        assert_eq!((&*handler, runs), ("hang", 2));
+        assert!(oldest >= Duration::from_secs(90) && text.contains("2 runs of \"hang\""), "{text}");
+        clock.advance(Duration::from_secs(90));
+        timers.get("order:1").unwrap().wait().unwrap();
+        drop(ends);
+        timers.stop();
+        assert!(events.try_recv().is_err(), "it is told once");
     });
 }
 

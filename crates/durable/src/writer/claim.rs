@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::work::BYTES;
 use super::{Activity, Running, Writer};
 use crate::due::Due;
+use crate::events::Event;
 use crate::handlers::Run;
 use crate::inbox::Armed;
 use crate::store::{Claim, Claimed, Op, Rejected, Token};
@@ -96,17 +97,27 @@ impl Writer {
         let (token, bytes) = (Token::of(&due), due.payload.len());
         let name = self.parts.handlers.name(&handler).unwrap_or_else(|| handler.as_str().into());
         let handler = self.parts.handlers.get(&handler).map(Arc::clone);
+        let now = self.engine();
         // The runs before have each ended their process.
         let is_dead = handler.as_ref().is_some_and(|handler| failures >= handler.max_attempts);
         let handler = handler.filter(|_| !is_dead);
-        let running = Running { handler: Arc::clone(&name), bytes, failures, counts: handler.is_some() };
+        let running = Running { handler: Arc::clone(&name), bytes, failures, counts: handler.is_some(), since: now };
         self.running.insert(token.clone(), running);
         let Some(handler) = handler else {
             return self.work.push_end(if is_dead { Op::Bury(token) } else { Op::Unclaim(token) });
         };
-        let now = self.engine();
-        self.lanes.begun(&name, armed.suspect.then_some((token, now)));
+        self.lanes.begun(&name, armed.suspect.then_some(token), now);
         let run = Run { handler, due };
         self.parts.runners.run(&name, self.lanes.running(&name), run);
+    }
+
+    /// Tells an operator of handlers whose runs may hang.
+    pub(super) fn tell_full(&mut self) {
+        let now = self.engine();
+        while let Some((handler, runs)) = self.lanes.full(now) {
+            let theirs = self.running.values().filter(|running| running.handler == handler);
+            let oldest = theirs.map(|running| now.saturating_duration_since(running.since)).max().unwrap_or_default();
+            self.parts.events.tell(Event::Full { handler: &handler, runs, oldest });
+        }
     }
 }

@@ -207,10 +207,11 @@ impl Writer {
 
     /// Notes that a run is over, as far as other runs are concerned.
     fn settle(&mut self, token: &Token) {
+        let now = self.engine();
         if let Some(running) = self.running.get_mut(token)
             && std::mem::take(&mut running.counts)
         {
-            self.lanes.ended(&running.handler, token);
+            self.lanes.ended(&running.handler, token, now);
         }
     }
 

@@ -14,6 +14,9 @@ const SOON: Duration = Duration::from_millis(50);
 /// A suspect that runs for longer holds up the others no more: a handler that hangs would do so for
 /// ever, and most that end their process do it sooner.
 const ALONE: Duration = Duration::from_secs(10);
+/// An operator is told of a handler that has as many runs as it may, of which none has ended for so
+/// long.
+const TELL_AFTER: Duration = Duration::from_secs(60);
 /// How long a run takes, before any has ended.
 const FIRST_RUN_TIME: Duration = Duration::from_millis(10);
 
@@ -27,6 +30,7 @@ pub(super) struct Lanes {
     backlog: usize,
 }
 
+#[derive(Default)]
 struct Lane {
     came_up: VecDeque<Arc<Armed>>,
     running: usize,
@@ -36,6 +40,8 @@ struct Lane {
     max_running: usize,
     /// How long a run takes, of late.
     run_time: Duration,
+    /// When an operator is told, if it has as many runs as it may.
+    tell_at: Option<Instant>,
 }
 
 impl Lanes {
@@ -113,9 +119,22 @@ impl Lanes {
         self.by_handler.get(handler).map_or(0, |lane| lane.running)
     }
 
-    pub(super) fn begun(&mut self, handler: &Arc<str>, suspect: Option<(Token, Instant)>) {
-        self.lane(handler).running += 1;
-        self.alone = suspect.or(self.alone.take());
+    pub(super) fn begun(&mut self, handler: &Arc<str>, suspect: Option<Token>, now: Instant) {
+        let lane = self.lane(handler);
+        lane.running += 1;
+        if lane.running == lane.limit {
+            lane.tell_at = Some(now + TELL_AFTER);
+        }
+        self.alone = suspect.map(|token| (token, now)).or(self.alone.take());
+    }
+
+    /// Returns a handler that an operator is to be told of, and how many runs it has.
+    pub(super) fn full(&mut self, now: Instant) -> Option<(Arc<str>, usize)> {
+        let is_full =
+            |lane: &Lane| lane.tell_at.is_some_and(|at| at <= now) && lane.running + lane.came_up.len() > lane.limit;
+        let (handler, lane) = self.by_handler.iter_mut().find(|(_, lane)| is_full(lane))?;
+        lane.tell_at = None;
+        Some((Arc::clone(handler), lane.limit))
     }
 
     /// Notes how long a run took.
@@ -126,9 +145,10 @@ impl Lanes {
 
     /// Notes that the end of a run is in the store, or waits for its row. Not before: so claims and
     /// commits have many rows each, however short the runs are.
-    pub(super) fn ended(&mut self, handler: &Arc<str>, token: &Token) {
+    pub(super) fn ended(&mut self, handler: &Arc<str>, token: &Token, now: Instant) {
         let lane = self.lane(handler);
         lane.running = lane.running.saturating_sub(1);
+        lane.tell_at = (lane.running >= lane.limit).then(|| now + TELL_AFTER);
         if self.alone.as_ref().is_some_and(|(alone, _)| alone == token) {
             self.alone = None;
         }
@@ -150,8 +170,7 @@ impl Lanes {
     fn lane(&mut self, handler: &Arc<str>) -> &mut Lane {
         if !self.by_handler.contains_key(handler) {
             // Nothing of a handler that is elsewhere comes up here.
-            let mut lane =
-                Lane { came_up: VecDeque::new(), running: 0, limit: 1, max_running: 1, run_time: FIRST_RUN_TIME };
+            let mut lane = Lane { limit: 1, max_running: 1, run_time: FIRST_RUN_TIME, ..Lane::default() };
             if let Some(handler) = self.handlers.get(handler) {
                 (lane.limit, lane.max_running) = (handler.limit, handler.max_running);
                 if matches!(handler.call, Call::Waits(_)) {

@@ -85,6 +85,8 @@ struct Running {
     failures: u32,
     /// Whether it counts as a run of its handler.
     counts: bool,
+    /// When it was claimed.
+    since: Instant,
 }
 
 pub(crate) struct Writer {
@@ -185,6 +187,7 @@ impl Writer {
             self.check_clock();
             self.switch();
             self.give_some_back();
+            self.tell_full();
         }
         // What a lost answer said may be among what has come up. A claim is late the soonest.
         if self.resume() {
