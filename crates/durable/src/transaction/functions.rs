@@ -63,3 +63,78 @@ fn since_1970(due: SystemTime) -> i64 {
     // Greater than the last by more than the server's rounding.
     Micros::round_up(due).map_or(Micros::LAST + 1_000_000_000, |due| due.0)
 }
+
+/// The calls, which differ between the two clients only by `async` and `.await`. In `)??` the first
+/// mark is the macro's.
+macro_rules! calls {
+    ($transaction:ty $(, $async:ident, $await:ident)?) => {
+        /// Schedules a timeout, in place of any other with this `key`: see
+        /// [`DurableTimer::schedule`](crate::DurableTimer::schedule).
+        ///
+        /// # Errors
+        ///
+        /// That of the server, with the code 22023 for a key, a name, a payload or a delay that is
+        /// out of bounds.
+        pub $($async)? fn schedule(
+            transaction: $transaction,
+            key: &str,
+            delay: Duration,
+            handler: &str,
+            payload: impl AsRef<[u8]>,
+        ) -> Result<Scheduled, Error> {
+            let generation = call(transaction, &Call::schedule(key, delay, handler, payload.as_ref()))$(.$await)??;
+            Ok(Scheduled { generation })
+        }
+
+        /// Schedules a timeout for a time of day: see [`schedule`].
+        ///
+        /// # Errors
+        ///
+        /// As [`schedule`].
+        pub $($async)? fn schedule_at(
+            transaction: $transaction,
+            key: &str,
+            due: SystemTime,
+            handler: &str,
+            payload: impl AsRef<[u8]>,
+        ) -> Result<Scheduled, Error> {
+            let generation = call(transaction, &Call::schedule_at(key, due, handler, payload.as_ref()))$(.$await)??;
+            Ok(Scheduled { generation })
+        }
+
+        /// Moves a timeout to `delay` from now. The answer is false if no timeout has this key, or
+        /// if it runs: see [`DurableTimer::reset`](crate::DurableTimer::reset).
+        ///
+        /// # Errors
+        ///
+        /// As [`schedule`].
+        pub $($async)? fn reset(transaction: $transaction, key: &str, delay: Duration) -> Result<bool, Error> {
+            call(transaction, &Call::reset(key, delay))$(.$await)?
+        }
+
+        /// Moves a timeout to a time of day: see [`reset`].
+        ///
+        /// # Errors
+        ///
+        /// As [`schedule`].
+        pub $($async)? fn reset_at(transaction: $transaction, key: &str, due: SystemTime) -> Result<bool, Error> {
+            call(transaction, &Call::reset_at(key, due))$(.$await)?
+        }
+
+        /// Cancels a timeout. After the answer true, and the commit, no process claims it. The
+        /// answer is false if no timeout has this key, or if it runs: see
+        /// [`DurableTimer::cancel`](crate::DurableTimer::cancel).
+        ///
+        /// # Errors
+        ///
+        /// As [`schedule`].
+        pub $($async)? fn cancel(transaction: $transaction, key: &str) -> Result<bool, Error> {
+            call(transaction, &Call::cancel(key))$(.$await)?
+        }
+
+        $($async)? fn call<T: FromSqlOwned>(transaction: $transaction, call: &Call<'_>) -> Result<T, Error> {
+            transaction.query_typed(call.text, &call.params())$(.$await)??[0].try_get(0)
+        }
+    };
+}
+pub(super) use calls;
