@@ -113,7 +113,8 @@ pub(crate) fn migrations(found: i64, words: &Words) -> impl Iterator<Item = (i64
             .replace("{bool}", words.bool)
             .replace("{false}", words.r#false)
             .replace("{generations}", words.generations)
-            .replace("{functions}", words.functions);
+            .replace("{functions}", words.functions)
+            .replace("{gone}", &GONE.replace("{now}", "now_micros"));
         let first = if number == 1 { FIRST } else { "" };
         let version = "DELETE FROM tourbillon_schema;\nINSERT INTO tourbillon_schema VALUES";
         (number, format!("{first}{text}\n{version} ({number});\n"))
@@ -124,7 +125,8 @@ pub(crate) fn migrations(found: i64, words: &Words) -> impl Iterator<Item = (i64
 const FIRST: &str = "CREATE TABLE IF NOT EXISTS tourbillon_schema (version BIGINT NOT NULL);\n";
 
 /// The owners whose leases have ended. `{now}` is the store's clock. A lease is at most a day long,
-/// so one that ends later was written by a clock that was wrong, and has ended as well.
+/// so one that ends later was written by a clock that was wrong, and has ended as well. A migration
+/// has this text, too: whoever changes it leaves a released migration as it was.
 pub(crate) const GONE: &str =
     "SELECT o.owner FROM tourbillon_owners o WHERE o.lease_until < {now} OR o.lease_until > {now} + 86460000000";
 

@@ -73,9 +73,7 @@ DECLARE
 BEGIN
     UPDATE tourbillon_timeouts SET due = micros, generation = pg_catalog.nextval('tourbillon_generations'::regclass),
             owner = NULL, attempts = 0, failures = 0, suspect = false, running = false
-        WHERE key = $1 AND (NOT running OR tourbillon_sees_leases() AND owner IN (
-            SELECT o.owner FROM tourbillon_owners o
-            WHERE o.lease_until < now_micros OR o.lease_until > now_micros + 86460000000));
+        WHERE key = $1 AND (NOT running OR tourbillon_sees_leases() AND owner IN ({gone}));
     RETURN FOUND;
 END $$;
 COMMENT ON FUNCTION tourbillon_reset_at(TEXT, TIMESTAMPTZ) IS
@@ -95,9 +93,7 @@ LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     now_micros CONSTANT BIGINT := tourbillon_checked($1, clock_timestamp());
 BEGIN
-    DELETE FROM tourbillon_timeouts WHERE key = $1 AND (NOT running OR tourbillon_sees_leases() AND owner IN (
-            SELECT o.owner FROM tourbillon_owners o
-            WHERE o.lease_until < now_micros OR o.lease_until > now_micros + 86460000000));
+    DELETE FROM tourbillon_timeouts WHERE key = $1 AND (NOT running OR tourbillon_sees_leases() AND owner IN ({gone}));
     RETURN FOUND;
 END $$;
 COMMENT ON FUNCTION tourbillon_cancel(TEXT) IS
