@@ -1,5 +1,10 @@
-//! Retries with backoff that end together: each attempt has a limit, and all calls that belong to
-//! one request share its deadline.
+//! Retries with backoff that end together, by a deadline: each attempt has a limit, and all calls
+//! that belong to one request share its deadline.
+//!
+//! A shutdown of the timer ends the calls that are under way at once, because it ends the limit
+//! around all attempts of each. `Elapsed::is_shutdown` tells that from the deadline. A call that
+//! begins after the shutdown would go on to its deadline. So a program that still makes calls asks
+//! `Timer::is_shutdown` before each.
 //!
 //! ```toml
 //! [dependencies]
@@ -13,7 +18,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use tourbillon::Timer;
+use tourbillon::{Shutdown, Timer};
 
 const ATTEMPT: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -84,6 +89,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("refused: {refused:?}\nsilent:  {silent:?}");
     assert!(matches!(refused, Err(GivenUp { attempts: 1.., last: Some("overloaded") })));
     assert!(matches!(silent, Err(GivenUp { attempts: 1.., last: None })));
-    assert_eq!(timer.shutdown()?.len(), 0, "no limit and no pause is left");
+
+    let hour = timer.now() + Duration::from_secs(3600);
+    let shut_down = async { timer.shutdown_async(Shutdown::Cancel).await };
+    let (stopped, unfired) = tokio::join!(retry(&timer, hour, is_silent), shut_down);
+    println!("stopped: {stopped:?}");
+    assert!(matches!(stopped, Err(GivenUp { attempts: 1.., last: None })));
+    assert_eq!(unfired?.len(), 0, "no limit and no pause is left");
     Ok(())
 }

@@ -11,6 +11,8 @@
 //! * `reset` returns false: the timeout has fired. The callback runs now, or waits for the table's
 //!   lock. Meanwhile the key may be given to a new session. So the callback looks, under the lock,
 //!   whether the session of its key is still the one that it was armed for.
+//!
+//! `reset` takes `&self`. So with an `RwLock` touches of many threads need only the read lock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -47,6 +47,16 @@ async fn ask(peer: impl Future<Output = &'static str>) -> Option<&'static str> {
     time::timeout(5 * SECOND, peer).await.ok()
 }
 
+/// To be tested: tries until a peer answers, with pauses that grow. Returns how often.
+async fn persist(timer: &Timer, mut answers: impl FnMut() -> bool) -> u32 {
+    let mut tries = 1;
+    while !answers() {
+        timer.sleep(SECOND * tries).await;
+        tries += 1;
+    }
+    tries
+}
+
 /// Returns a counter, and a task that counts its runs.
 fn counter() -> (Arc<AtomicU32>, impl Fn() + Send + 'static) {
     let runs = Arc::new(AtomicU32::new(0));
@@ -82,6 +92,39 @@ fn a_periodic_job_runs_as_often_as_it_would() {
     assert_eq!(runs.load(Ordering::Relaxed), 61);
 }
 
+/// The futures of a `Timer` go by its clock. The task runs until it waits, and then the clock goes
+/// to the next deadline. `advance_through` might pass a sleep that the task has not made yet.
+#[tokio::main(flavor = "current_thread")] // #[tokio::test]
+async fn a_client_persists_with_growing_pauses() {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().expect("the options make sense");
+    let (begun, its, mut peer) = (timer.now(), timer.clone(), [false, false, false, true].into_iter());
+    let client = tokio::spawn(async move { persist(&its, || peer.next() == Some(true)).await });
+    while !client.is_finished() {
+        tokio::task::yield_now().await;
+        clock.advance_to_next(&timer);
+    }
+    assert_eq!(client.await.expect("it does not panic"), 4);
+    assert_eq!(timer.now() - begun, (1 + 2 + 3) * SECOND);
+}
+
+/// For a single step, wait until as many futures are pending as there should be.
+#[tokio::main(flavor = "current_thread")] // #[tokio::test]
+async fn three_clients_wait_a_second() {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().expect("the options make sense");
+    let clients = [(); 3].map(|()| tokio::spawn(timer.sleep(SECOND)));
+    while timer.pending() < clients.len() {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(SECOND - Duration::from_nanos(1));
+    assert_eq!(timer.pending(), 3);
+    clock.advance(Duration::from_nanos(1));
+    for client in clients {
+        client.await.expect("it does not panic");
+    }
+}
+
 /// An idle runtime goes to the next deadline by itself. Without the feature `test-util` this would
 /// panic, as our futures would go by the real time.
 #[tokio::main(flavor = "current_thread", start_paused = true)] // #[tokio::test(start_paused = true)]
@@ -99,6 +142,8 @@ async fn a_peer_has_five_seconds() {
 fn main() {
     a_lease_ends_unless_it_is_renewed();
     a_periodic_job_runs_as_often_as_it_would();
+    a_client_persists_with_growing_pauses();
+    three_clients_wait_a_second();
     a_peer_has_five_seconds();
-    println!("three tests have passed, and two and a half minutes of their clocks");
+    println!("five tests have passed, and two and a half minutes of their clocks");
 }
