@@ -51,7 +51,8 @@
 //!
 //! # When not to use it
 //!
-//! * A program on Tokio has a few timers: `tokio::time` is there already.
+//! * A program on Tokio has a few timers, or one in the task of each connection: `tokio::time` is
+//!   there already.
 //! * Lateness below a tick matters more than processor time, for crowds of timeouts.
 //! * One thread owns all timeouts and reads the clock rarely. A wheel that shares nothing is
 //!   faster.
@@ -185,8 +186,9 @@
 //! | [`PausableClock`] | a clock that can be stopped; all pending timeouts are delayed by the pause |
 //!
 //! The repository has examples, which run with `cargo run --all-features --example NAME`:
-//! `quick_start`; `idle_connections`, a TCP server that closes idle connections; `driven`, an event
-//! loop on mio that turns its timer itself; `tokio_executor`, `rayon_executor` and
+//! `quick_start`; `session_table`, sessions by key; `retries`, with a deadline for all attempts;
+//! `tests_by_a_clock`; `idle_connections`, a TCP server that closes idle connections; `driven`, an
+//! event loop on mio that turns its timer itself; `tokio_executor`, `rayon_executor` and
 //! `interval_stream`. `integrations/examples` has servers.
 //!
 //! # Features

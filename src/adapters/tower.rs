@@ -48,6 +48,11 @@
 //!
 //! The example `integrations/examples/axum_timeout.rs` is a complete server.
 //!
+//! A limit goes by its timer's clock, and not by
+//! [Tokio's stopped clock](crate::ManualClock#tokios-stopped-clock): in a test with `start_paused`
+//! a handler that sleeps by Tokio's clock may be ready before any limit ends. Such a test gives the
+//! layer, and the handler, a [`Timer`] with a `ManualClock`.
+//!
 //! All limit the time up to the response, which includes the time that the service takes to read
 //! the request's body. They do not limit the time that the response's body takes, nor do they know
 //! of a client that sends half a header, or nothing more: that takes a limit of the connection, and
@@ -73,6 +78,8 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What becomes of a request that takes too long: it ends with an [`Elapsed`](crate::Elapsed) in a
 /// box. The other choices are a [`StatusCode`], and [`AsResponse`].
+///
+/// [`StatusCode`]: https://docs.rs/http/1/http/status/struct.StatusCode.html
 #[derive(Clone, Copy, Debug)]
 pub struct AsError;
 
@@ -118,7 +125,8 @@ impl TimeoutLayer<StatusCode> {
 
     /// [`with_status`](Self::with_status) on the [global](Timer::global) engine, with the name and
     /// the arguments that tower-http gives it: to move from there, import this `TimeoutLayer`
-    /// instead.
+    /// instead. A test that stops Tokio's clock needs `with_status` and a timer of its own: see
+    /// [the module](self).
     ///
     /// ```
     /// use std::time::Duration;
@@ -142,6 +150,9 @@ impl<F> TimeoutLayer<AsResponse<F>> {
     /// Makes a layer with a time limit that `timer` measures. A request that takes too long is
     /// answered with what `response` returns, and so is one that waits while the timer is shut
     /// down. Never fails. Schedules nothing before a request has to wait.
+    ///
+    /// The closure returns the service's own type of response. For axum it ends with
+    /// `.into_response()`.
     ///
     /// ```
     /// # use std::convert::Infallible;
@@ -199,6 +210,8 @@ impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
 /// With [`AsError`]: the inner service's error in a box; or, when the time is up, an
 /// [`Elapsed`](crate::Elapsed) in a box, which `error.is::<tourbillon::Elapsed>()` detects. With a
 /// [`StatusCode`] or [`AsResponse`]: the inner service's error as it is.
+///
+/// [`StatusCode`]: https://docs.rs/http/1/http/status/struct.StatusCode.html
 #[derive(Clone, Debug)]
 pub struct Timeout<S, Late = AsError> {
     timer: Timer,

@@ -7,7 +7,8 @@ use super::{Interval, Sleep, TimeoutFuture};
 use crate::timer::Timer;
 
 /// Returns a future that is ready after `delay` from now: [`Timer::sleep`] on the
-/// [global](Timer::global) engine.
+/// [global](Timer::global) engine. It does not go by
+/// [Tokio's stopped clock](crate::ManualClock#tokios-stopped-clock).
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -46,6 +47,10 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 
 /// Returns a future that gives `future` a time limit: [`Timer::timeout`] on the
 /// [global](Timer::global) engine.
+///
+/// Unlike the limit of `tokio::time::timeout` and `compat::tokio::timeout`, this one begins at the
+/// first poll that is not ready. So futures in a queue do not use up their time. The limit does not
+/// go by [Tokio's stopped clock](crate::ManualClock#tokios-stopped-clock).
 ///
 /// ```
 /// use std::time::Duration;

@@ -23,7 +23,8 @@ impl Timer {
     /// Returns a future that is ready after `delay` from now. See [`Sleep`].
     ///
     /// The future is never ready early. The call takes no memory for a timeout: the first poll
-    /// schedules it.
+    /// schedules it. It goes by the engine's clock, and not by
+    /// [Tokio's](crate::ManualClock#tokios-stopped-clock), which a test may have stopped.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -53,7 +54,8 @@ impl Timer {
     /// [`Elapsed`] if the limit was first. See [`TimeoutFuture`].
     ///
     /// The limit counts from the first poll at which `future` is not ready. A future that is ready
-    /// at once schedules nothing, and reads no clock.
+    /// at once schedules nothing, and reads no clock. The limit goes by the engine's clock, and not
+    /// by [Tokio's](crate::ManualClock#tokios-stopped-clock), which a test may have stopped.
     ///
     /// ```
     /// use std::time::Duration;

@@ -105,6 +105,10 @@ impl Sleep {
     /// Returns whether it was ready before its deadline because its engine was shut down. This is
     /// the one exception to never early. A [`reset`](Self::reset) makes it false again.
     ///
+    /// True only for a sleep that was pending at the shutdown. So a loop that sleeps also asks
+    /// [`Timer::is_shutdown`](crate::Timer::is_shutdown): see
+    /// [`Shutdown`](crate::Shutdown#tasks-that-sleep).
+    ///
     /// ```
     /// use std::time::Duration;
     /// use tourbillon::Timer;
@@ -129,6 +133,10 @@ impl Sleep {
     ///
     /// A task that waits for it goes on waiting. If it was over, it has to be polled again, like a
     /// new one.
+    ///
+    /// After a shutdown a reset revives the sleep, on the global engine: it lasts the whole delay,
+    /// and nothing tells of the shutdown. A connection that resets its sleep at each packet needs
+    /// a [stop signal](crate::Shutdown#tasks-that-sleep), too.
     pub fn reset(&mut self, delay: Duration) {
         let deadline = self.timeline().deadline_after(delay);
         // Nearly all delays lead to a deadline that is yet to come, and cost no look at the clock.

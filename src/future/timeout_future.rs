@@ -135,7 +135,9 @@ pub struct Elapsed {
 }
 
 impl Elapsed {
-    /// Returns whether a shutdown of the timer ended the limit before the time was up.
+    /// Returns whether a shutdown of the timer ended the limit before the time was up. True only
+    /// for a limit that was pending at the shutdown: see
+    /// [`Shutdown`](crate::Shutdown#tasks-that-sleep).
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
         self.by_shutdown

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use super::clock::{Clock, ClockListener, Follower, Listeners};
 
 /// A clock for tests and simulations. It stands still until [`advance`](Self::advance) moves it.
-/// Clones share one time.
+/// Clones share one time. Code under test compares times with [`Timer::now`](crate::Timer::now),
+/// and not with `Instant::now()`, which knows nothing of this clock.
 ///
 /// With an engine that has workers, `advance` returns when all that became due has run, so a test
 /// needs no sleep and no retry. With a driven engine, `advance` only moves the clock, and
@@ -19,9 +20,6 @@ use super::clock::{Clock, ClockListener, Follower, Listeners};
 ///
 /// A timeout whose delay is zero, or whose deadline has passed, is due at once: a worker runs it
 /// without an `advance`, and a driver in its next turn.
-///
-/// A future counts its time from its first poll. So poll it before `advance`. `advance` waits until
-/// the wakers have been called, and not until the tasks that they wake have run.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,6 +37,50 @@ use super::clock::{Clock, ClockListener, Follower, Listeners};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Futures
+///
+/// The engine knows a future from its first poll on. So a test polls it before `advance`. `advance`
+/// waits until the wakers have been called, and not until the tasks that they wake have run. A
+/// woken task may make its next sleep only after the clock has gone on. So a test lets its tasks
+/// run before each step, on a current-thread runtime:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{ManualClock, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let clock = ManualClock::new();
+/// let timer = Timer::builder().clock(clock.clone()).build()?;
+/// let (start, its) = (timer.now(), timer.clone());
+/// let task = tokio::spawn(async move {
+///     its.sleep(Duration::from_secs(10)).await;
+///     its.sleep(Duration::from_secs(20)).await;
+///     its.now() - start
+/// });
+/// while !task.is_finished() {
+///     tokio::task::yield_now().await; // now the task waits for its next deadline
+///     clock.advance_to_next(&timer);
+/// }
+/// assert_eq!(task.await?, Duration::from_secs(30));
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+///
+/// This works for tasks that wait only for this engine and for each other. A task that waits for a
+/// socket, or yields by itself, may be late for the next step. One yield runs some sixty tasks. A
+/// test that takes one step counts instead: it yields `while timer.pending() < n`, and then calls
+/// `advance`. The example `tests_by_a_clock` has both.
+///
+/// # Tokio's stopped clock
+///
+/// Only the module [`compat`](crate#features), with the feature `test-util`, goes by a clock that
+/// Tokio has stopped (`start_paused`, `pause`). A [`Timer`](crate::Timer), the free functions such
+/// as [`sleep`](crate::sleep), and the adapters for hyper, tower and quinn go by their engine's
+/// clock. With the default clock they take real time in such a test, and a limit may not end before
+/// the test does. So a test gives them a `Timer` with a `ManualClock`, or uses `compat::tokio`.
 // In plain std types, because this is a test tool and not one of the engine's protocols. Only the
 // time is an atomic of loom's, so that models see it move.
 #[derive(Clone)]
@@ -89,8 +131,11 @@ impl ManualClock {
     ///
     /// All calls together move the clock by at most 292 years. A task that becomes due on the way
     /// finds the clock already at its end; [`advance_to_next`](Self::advance_to_next) stops at each
-    /// deadline instead. The call returns when every engine with workers on this clock has run all
-    /// that became due, including what those tasks scheduled for a time that has come.
+    /// deadline instead. A periodic timeout has missed all its runs but one then: for those use
+    /// [`advance_through`](Self::advance_through).
+    ///
+    /// The call returns when every engine with workers on this clock has run all that became due,
+    /// including what those tasks scheduled for a time that has come.
     ///
     /// Called from a task, of whatever engine, it does not wait, because it might wait for itself.
     /// A batch that an engine has given to an executor of the user's (not

@@ -92,7 +92,7 @@ impl Timer {
     }
 
     /// Shuts the engine down as [`shutdown_with`](Self::shutdown_with) does, without blocking the
-    /// caller.
+    /// caller. As there, futures that sleep are ready then, and not among what comes back.
     ///
     /// A thread that lives for this one shutdown does the waiting. The call starts it and
     /// allocates. The engine may accept timeouts until that thread has closed it; when the future
@@ -157,8 +157,9 @@ impl Timer {
 
 /// A shutdown that is under way. [`Timer::shutdown_async`] begins it.
 ///
-/// It is ready with the timeouts that were pending, as [`Timer::shutdown_with`] returns them. If it
-/// is polled once more, the result is [`ShutdownError::AlreadyShutdown`]. It needs no runtime.
+/// It is ready with the timeouts that were pending, as [`Timer::shutdown_with`] returns them: no
+/// sleeps. If it is polled once more, the result is [`ShutdownError::AlreadyShutdown`]. It needs no
+/// runtime.
 #[must_use = "the shutdown goes on, but the timeouts that it hands back are dropped"]
 pub struct ShutdownFuture {
     state: Arc<Mutex<State>>,

@@ -24,6 +24,10 @@ impl Timer {
     /// [`schedule_repeating`](Self::schedule_repeating). The call allocates once, for all runs.
     /// Otherwise it allocates and waits as [`schedule`](Self::schedule) does.
     ///
+    /// A task that needs the time may capture a clone of the `Timer`, if a
+    /// [`TimeoutGuard`](crate::TimeoutGuard) outside of the task cancels it. A detached one would
+    /// keep its engine alive for ever.
+    ///
     /// ```
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicU32, Ordering};

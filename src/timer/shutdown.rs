@@ -24,6 +24,20 @@ use crate::entry::Task;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # The end of a server
+///
+/// A server accepts no more connections, tells those that are open, waits for them with a limit,
+/// and shuts the engine down last. `integrations/examples/graceful_shutdown.rs` does that.
+///
+/// # Tasks that sleep
+///
+/// A shutdown ends the [`Sleep`](crate::Sleep)s and the limits that are pending at that moment. A
+/// task that is at work then makes its next one later, or resets it. That one ends at its own
+/// deadline, and does not tell of the shutdown. So a task that sleeps in a loop also asks
+/// [`Timer::is_shutdown`](crate::Timer::is_shutdown) in each turn, after a reset. Better, it ends
+/// by a signal of your own, which ends all tasks at once: it waits with `select!` for its sleep,
+/// its work, and a `watch` channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Shutdown {
@@ -60,7 +74,9 @@ pub enum Shutdown {
 /// [`Timeout::is_cancelled`](crate::Timeout::is_cancelled) of its handle is true.
 ///
 /// They come in no particular order, and have no name. To report which they are, keep a list of
-/// them beside the engine, or let the destructor of a captured value say so.
+/// them beside the engine, or let the destructor of a captured value say so. The closure has to
+/// name the whole value (`let report = &mut report;`): one that uses only `Copy` fields of it
+/// copies these, and leaves the value and its destructor outside.
 ///
 /// ```
 /// use std::time::Duration;

@@ -59,9 +59,15 @@ impl ManualClock {
     /// due there has run.
     ///
     /// So a task finds the clock at its own deadline, and a periodic timeout runs as often as it
-    /// would: with [`advance`](Self::advance) it has missed all its runs but one. The deadlines are
-    /// those of all engines with workers on this clock. A driven engine is turned by its owner, who
-    /// goes from one [`advance_to_next`](Self::advance_to_next) to the next.
+    /// would. The deadlines are those of all engines with workers on this clock. A driven engine is
+    /// turned by its owner, who goes from one [`advance_to_next`](Self::advance_to_next) to the
+    /// next.
+    ///
+    /// The call does not wait for tasks of a runtime. It may pass the time of a sleep that a woken
+    /// task has not made yet: see [Futures](ManualClock#futures).
+    ///
+    /// At each step the call hands over to other threads and waits for them. For thousands of steps
+    /// [`Inline`](crate::Inline) takes about a third of the time, and a driven engine a tenth.
     ///
     /// Called from a task, it is [`advance`](Self::advance).
     ///

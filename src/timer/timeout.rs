@@ -257,6 +257,10 @@ impl Timeout {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// In a table by keys, a key may get a new session after false and before the old task has run.
+    /// So each session has a number, and the task compares it under the table's lock: see the
+    /// example `session_table`.
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset(&self, delay: Duration) -> bool {
         prefetch(self.handle.address().as_ptr());

@@ -51,7 +51,9 @@
 //!
 //! With the feature `test-util`, which belongs into `dev-dependencies`, a test stops the time as it
 //! does with Tokio: `#[tokio::test(start_paused = true)]`, `pause`, `advance`, `resume`. While time
-//! stands still and the runtime has nothing to do, the clock goes to the next deadline.
+//! stands still and the runtime has nothing to do, the clock goes to the next deadline. This holds
+//! for what is made here. A `Timer` and the rest of this crate
+//! [do not follow](crate::ManualClock#tokios-stopped-clock) that clock.
 //!
 //! ```
 //! # #[cfg(feature = "test-util")] {

@@ -16,10 +16,12 @@ use super::{Duration, Instant};
 use crate::sync::lock;
 use crate::{Clock, Driver, Timer};
 
+/// Tokio's own function. With the feature `test-util`, for `dev-dependencies`.
+///
 pub use ::tokio::time::{pause, resume};
 
 /// Moves the runtime's clock forward, while it is [paused](pause), and wakes what is due then, like
-/// `tokio::time::advance`.
+/// `tokio::time::advance`. With the feature `test-util`, for `dev-dependencies`.
 ///
 /// # Panics
 /// Panics outside of a runtime, and if the clock is not paused.
