@@ -59,20 +59,21 @@ func main() {
 	flag.Float64Var(&r.pace, "pace", 1, "share of the full times")
 	flag.Parse()
 	r.least, r.most = time.Duration(*least)*time.Microsecond, time.Duration(*most)*time.Microsecond
-	check(r.measure(*work))
+	r.measure(*work)
 	text, err := json.Marshal(r)
-	check(err)
+	if err != nil {
+		fail("%v", err)
+	}
 	fmt.Println(string(text))
 }
 
-func check(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+// fail says why, and ends the program.
+func fail(why string, values ...any) {
+	fmt.Fprintf(os.Stderr, "error: "+why+"\n", values...)
+	os.Exit(1)
 }
 
-func (r *run) measure(work string) error {
+func (r *run) measure(work string) {
 	debug.SetGCPercent(-1)
 	switch work {
 	case "schedule", "schedule-cold", "ring", "reset", "producers":
@@ -80,32 +81,31 @@ func (r *run) measure(work string) error {
 	}
 	switch work {
 	case "schedule", "schedule-cold":
-		return r.report("", r.operations, func(producer int) func() error { return r.schedule(producer, r.operations) })
+		r.report("", r.operations, func(producer int) func() { return r.schedule(producer, r.operations) })
 	case "ring":
-		return r.report("", r.operations, func(int) func() error { return r.ring() })
+		r.report("", r.operations, func(int) func() { return r.ring() })
 	case "reset":
-		return r.report("", r.operations, func(producer int) func() error {
+		r.report("", r.operations, func(producer int) func() {
 			handles, order := r.fill(r.timeouts, producer, nil), make([]int, orderLong)
 			random := random(producer)
 			for i := range order {
 				order[i] = random.IntN(r.timeouts)
 			}
-			return func() error { return r.reset(handles, order, r.operations) }
+			return func() { r.reset(handles, order, r.operations) }
 		})
 	case "producers":
-		return r.byProducers()
+		r.byProducers()
 	case "lateness":
-		return r.lateness()
+		r.lateness()
 	case "memory":
-		return r.memory()
+		r.memory()
 	case "idle":
-		return r.idle()
-	case "burst":
-		return r.burst(false)
-	case "burst-clock":
-		return r.burst(true)
+		r.idle()
+	case "burst", "burst-clock":
+		r.burst(work == "burst-clock")
+	default:
+		fail("Go's timers do no %q", work)
 	}
-	return fmt.Errorf("Go's timers do no %q", work)
 }
 
 // touch makes the runtime keep memory that has been written to.
@@ -149,20 +149,18 @@ func (r *run) fill(count, seed int, strays *strays) []*time.Timer {
 	return handles
 }
 
-// none says what was refused, if anything was.
-func none(what string, refused int) error {
-	if refused == 0 {
-		return nil
+// none fails if anything was refused.
+func none(what string, refused int) {
+	if refused > 0 {
+		fail("%d were not %s, and none was due", refused, what)
 	}
-	return fmt.Errorf("%d were not %s, and none was due", refused, what)
 }
 
 // report races so many operations of each producer, and keeps the figures.
-func (r *run) report(prefix string, each int, prepare func(producer int) func() error) error {
+func (r *run) report(prefix string, each int, prepare func(producer int) func()) {
 	var ready, done, ended sync.WaitGroup
 	start, read := make(chan struct{}), make(chan struct{})
 	since, until := make([]int64, r.Producers), make([]int64, r.Producers)
-	errs := make([]error, r.Producers)
 	ready.Add(r.Producers)
 	done.Add(r.Producers)
 	for producer := range r.Producers {
@@ -171,7 +169,7 @@ func (r *run) report(prefix string, each int, prepare func(producer int) func() 
 			ready.Done()
 			<-start
 			since[producer] = nanos()
-			errs[producer] = work()
+			work()
 			until[producer] = nanos()
 			done.Done()
 			<-read
@@ -189,9 +187,6 @@ func (r *run) report(prefix string, each int, prepare func(producer int) func() 
 	ended.Wait()
 	sum := int64(0)
 	for producer := range r.Producers {
-		if errs[producer] != nil {
-			return errs[producer]
-		}
 		sum += until[producer] - since[producer]
 	}
 	operations := float64(r.Producers * each)
@@ -200,7 +195,6 @@ func (r *run) report(prefix string, each int, prepare func(producer int) func() 
 	if prefix == "" {
 		r.Metrics["cpu_ns"] = float64(used) / operations
 	}
-	return nil
 }
 
 // settle waits until a timeout that is scheduled now has run.
@@ -210,24 +204,23 @@ func settle() {
 	<-ran
 }
 
-func (r *run) schedule(producer, each int) func() error {
+func (r *run) schedule(producer, each int) func() {
 	random := random(producer)
 	delays, handles := make([]time.Duration, each), make([]*time.Timer, each)
 	for i := range delays {
 		delays[i] = r.delay(random)
 	}
 	time.AfterFunc(time.Minute, nothing).Stop()
-	return func() error {
+	return func() {
 		for i, delay := range delays {
 			handles[i] = time.AfterFunc(delay, nothing)
 		}
-		return nil
 	}
 }
 
-func (r *run) ring() func() error {
+func (r *run) ring() func() {
 	ring := r.fill(r.timeouts, 0, nil)
-	turn := func(steps int) error {
+	turn := func(steps int) {
 		refused := 0
 		for step, place := 0, 0; step < steps; step++ {
 			if !ring[place].Stop() {
@@ -238,13 +231,13 @@ func (r *run) ring() func() error {
 				place = 0
 			}
 		}
-		return none("cancelled", refused)
+		none("cancelled", refused)
 	}
-	check(turn(r.timeouts))
-	return func() error { return turn(r.operations) }
+	turn(r.timeouts)
+	return func() { turn(r.operations) }
 }
 
-func (r *run) reset(handles []*time.Timer, order []int, resets int) error {
+func (r *run) reset(handles []*time.Timer, order []int, resets int) {
 	refused := 0
 	for i, at := 0, 0; i < resets; i++ {
 		if !handles[order[at]].Reset(r.most) {
@@ -254,37 +247,33 @@ func (r *run) reset(handles []*time.Timer, order []int, resets int) error {
 			at = 0
 		}
 	}
-	return none("reset", refused)
+	none("reset", refused)
 }
 
 // byProducers measures each operation on as many producers as there are to be.
-func (r *run) byProducers() error {
+func (r *run) byProducers() {
 	const resets = 4
 	each := (r.timeouts + r.Producers - 1) / r.Producers
-	if err := r.report("schedule_", each, func(producer int) func() error { return r.schedule(producer, each) }); err != nil {
-		return err
-	}
-	if err := r.report("reset_", each*resets, func(producer int) func() error {
+	r.report("schedule_", each, func(producer int) func() { return r.schedule(producer, each) })
+	r.report("reset_", each*resets, func(producer int) func() {
 		handles, order := r.fill(each, producer, nil), random(producer).Perm(each)
-		return func() error { return r.reset(handles, order, each*resets) }
-	}); err != nil {
-		return err
-	}
-	return r.report("cancel_", each, func(producer int) func() error {
+		return func() { r.reset(handles, order, each*resets) }
+	})
+	r.report("cancel_", each, func(producer int) func() {
 		handles, order := r.fill(each, producer, nil), random(producer).Perm(each)
-		return func() error {
+		return func() {
 			refused := 0
 			for _, place := range order {
 				if !handles[place].Stop() {
 					refused++
 				}
 			}
-			return none("cancelled", refused)
+			none("cancelled", refused)
 		}
 	})
 }
 
-func (r *run) lateness() error {
+func (r *run) lateness() {
 	random, others := random(0), make([]*time.Timer, r.beside)
 	for i := range others {
 		others[i] = time.AfterFunc(30*time.Second+time.Duration(random.Int64N(int64(30*time.Second))), stray.task(i))
@@ -303,15 +292,14 @@ func (r *run) lateness() error {
 	time.Sleep(20 * time.Millisecond)
 	r.describe(recorder)
 	r.Metrics["cpu_s"] = float64(used) / 1e9
-	if err := stray.none(); err != nil {
-		r.Notes = append(r.Notes, err.Error())
+	if why := stray.ran(); why != "" {
+		r.Notes = append(r.Notes, why)
 	}
 	runtime.KeepAlive(handles)
 	runtime.KeepAlive(others)
-	return nil
 }
 
-func (r *run) memory() error {
+func (r *run) memory() {
 	settle()
 	runtime.GC()
 	var before, after runtime.MemStats
@@ -323,10 +311,12 @@ func (r *run) memory() error {
 	r.Metrics["bytes"] = (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / float64(r.timeouts)
 	r.Notes = append(r.Notes, "bytes of the heap, after a collection")
 	runtime.KeepAlive(handles)
-	return stray.none()
+	if why := stray.ran(); why != "" {
+		fail("%s", why)
+	}
 }
 
-func (r *run) idle() error {
+func (r *run) idle() {
 	// So that all other threads are the runtime's.
 	runtime.LockOSThread()
 	handles := r.fill(r.timeouts, 0, &stray)
@@ -338,11 +328,10 @@ func (r *run) idle() error {
 	r.Metrics["wakeups"] = float64(wakeups() - before)
 	r.Metrics["cpu_ms"] = float64(cpu()-used) / 1e6
 	runtime.KeepAlive(handles)
-	return nil
 }
 
 // burst has all on one deadline. With a clock, each reads it and keeps how late it is.
-func (r *run) burst(clock bool) error {
+func (r *run) burst(clock bool) {
 	recorder := newRecorder(r.timeouts, clock)
 	deadline := nanos() + 500_000_000 + 3_000*int64(r.timeouts)
 	for i := range recorder.deadlines {
@@ -353,14 +342,14 @@ func (r *run) burst(clock bool) error {
 		handles[i] = time.AfterFunc(time.Duration(deadline-nanos()), recorder.task(i))
 	}
 	if nanos() >= deadline {
-		return fmt.Errorf("this machine is too slow: the deadline had passed")
+		fail("this machine is too slow: the deadline had passed")
 	}
 	before := cpu()
 	inTime := recorder.await(60 * time.Second)
 	used := cpu() - before
 	time.Sleep(20 * time.Millisecond)
 	if !inTime || recorder.count(2) > 0 {
-		return fmt.Errorf("not all ran once")
+		fail("not all ran once")
 	}
 	if clock {
 		r.describe(recorder)
@@ -368,7 +357,6 @@ func (r *run) burst(clock bool) error {
 	r.Metrics["ms"] = float64(max(recorder.lastRan-deadline, 0)) / 1e6
 	r.Metrics["cpu_ns"] = float64(used) / float64(r.timeouts)
 	runtime.KeepAlive(handles)
-	return nil
 }
 
 // epoch is what nanoseconds are counted from.
@@ -498,11 +486,12 @@ func (s *strays) task(number int) func() {
 	}
 }
 
-func (s *strays) none() error {
+// ran says how many there were, or nothing.
+func (s *strays) ran() string {
 	if count := s.count.Load(); count > 0 {
-		return fmt.Errorf("%d ran, number %d last, and none was due", count, s.last.Load())
+		return fmt.Sprintf("%d ran, number %d last, and none was due", count, s.last.Load())
 	}
-	return nil
+	return ""
 }
 
 // cpu returns the CPU nanoseconds of all threads that live, by the scheduler's account.
@@ -537,7 +526,7 @@ func read(thread, name string) []byte {
 func overThreads(reading func(thread string) int64) int64 {
 	threads, err := filepath.Glob("/proc/self/task/*")
 	if err != nil || len(threads) == 0 {
-		check(fmt.Errorf("threads are told apart by way of /proc, on Linux"))
+		fail("threads are told apart by way of /proc, on Linux")
 	}
 	sum := int64(0)
 	for _, thread := range threads {
