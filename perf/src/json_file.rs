@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Writes `result` as indented JSON. Called last, so that a path that can't be written to does not
-/// cost the run: the tables have been printed by then.
-pub(crate) fn write(path: &Path, result: &impl Serialize) -> Result<()> {
+/// Writes `result` as indented JSON, if a path was given. Called last, so that a path that can't be
+/// written to does not cost the run: the tables have been printed by then.
+pub(crate) fn write(path: Option<&Path>, result: &impl Serialize) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
     let mut text = serde_json::to_string_pretty(result).context("cannot turn the result into JSON")?;
     text.push('\n');
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))

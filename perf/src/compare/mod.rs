@@ -169,9 +169,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
     }
     let report = orchestra.play(&cases, args.repeat, |case, producers| args.size.job(case, producers));
     table::print(&report);
-    if let Some(path) = &args.json {
-        json_file::write(path, &report)?;
-    }
+    json_file::write(args.json.as_deref(), &report)?;
     Ok(Verdict::passed_if(orchestra::promises_kept(&report)))
 }
 

@@ -84,9 +84,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<Verdict> {
     );
     let report = perform(args, pace)?;
     report.print();
-    if let Some(path) = &args.json {
-        json_file::write(path, &report)?;
-    }
+    json_file::write(args.json.as_deref(), &report)?;
     Ok(Verdict::passed_if(report.passed))
 }
 

@@ -168,9 +168,7 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
         rows: rows(&programs, counts, args.requests),
     };
     print(&report);
-    if let Some(path) = &args.json {
-        json_file::write(path, &report)?;
-    }
+    json_file::write(args.json.as_deref(), &report)?;
     Ok(Verdict::Passed)
 }
 

@@ -83,9 +83,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
     let by_sorting = trace::exact(&trace, args.keep_alive);
     let report = Report::new(&args.file, args.keep_alive, speed, contents, &outcome, by_sorting);
     report.print();
-    if let Some(path) = &args.json {
-        json_file::write(path, &report)?;
-    }
+    json_file::write(args.json.as_deref(), &report)?;
     Ok(Verdict::passed_if(report.passed))
 }
 
