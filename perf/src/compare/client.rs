@@ -28,7 +28,7 @@ use super::child::Metrics;
 use super::job::Job;
 use super::recorder::Recorder;
 use super::systems::names::Name;
-use super::workloads::describe;
+use super::workloads::{describe, quantiles_ms};
 use crate::duration::nanos;
 use crate::instructions::limits::{Compat, Limits, Ours, Tokios, Unlimited};
 use crate::instructions::{ServerTimers, serve};
@@ -137,14 +137,11 @@ fn requests<L: Limits>(limits: &L, runtime: &Runtime, sockets: bool, job: &Job) 
     ensure!(armed * 10 >= all * 9, "of {all} limits only {armed} were armed");
     ensure!(pending.is_none_or(|pending| pending * 10 >= job.timeouts() * 9), "{pending:?} limits were pending");
     let measured = (then - before) as f64;
-    let at = |share: f64| latency_ns.value_at_quantile(share) as f64 / 1e6;
     let mut metrics = Metrics::of([
         ("mops", measured / (until - since).as_secs_f64() / 1e6),
         ("cpu_ns", (cpu_s_then - cpu_s) * 1e9 / measured.max(1.0)),
-        ("p50_ms", at(0.5)),
-        ("p99_ms", at(0.99)),
-        ("p999_ms", at(0.999)),
     ]);
+    metrics.values.extend(&quantiles_ms(&latency_ns)[..3]);
     metrics.notes.push(format!("{all} requests, {armed} limits armed, pending at once: {pending:?}"));
     Ok(metrics)
 }
@@ -249,7 +246,7 @@ fn blocked<L: Limits>(limits: &L, runtime: &Runtime, job: &Job) -> Result<Metric
     thread::sleep(ARMING);
     runtime.spawn(async { thread::sleep(BLOCKED) });
     recorder.wait(Instant::now() + LIMIT)?;
-    let mut metrics = describe(&recorder.lateness())?;
+    let mut metrics = describe(&recorder.lateness()?);
     metrics.values.push(("cpu_s", CpuTime::now().since(cpu).total_s()));
     Ok(metrics)
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use crossbeam_utils::CachePadded;
+use hdrhistogram::Histogram;
 
 use crate::duration::Epoch;
 
@@ -63,8 +64,8 @@ pub(crate) struct Recorder {
 /// here: each deadline is kept as it was asked for, and each task reads the clock.
 #[derive(Debug)]
 pub(crate) struct Lateness {
-    /// In nanoseconds; what was early counts as zero.
-    pub(crate) late: Vec<u64>,
+    /// What was early counts as zero.
+    pub(crate) late_ns: Histogram<u64>,
     pub(crate) early: u64,
     pub(crate) missing: u64,
     pub(crate) twice: u64,
@@ -170,20 +171,20 @@ impl Recorder {
     }
 
     /// What came of those whose lateness was kept.
-    pub(crate) fn lateness(&self) -> Lateness {
-        let mut lateness = Lateness { late: Vec::with_capacity(self.words.len()), early: 0, missing: 0, twice: 0 };
+    pub(crate) fn lateness(&self) -> Result<Lateness> {
+        let twice = self.twice.load(Ordering::Relaxed);
+        let mut lateness = Lateness { late_ns: Histogram::new(3)?, early: 0, missing: 0, twice };
         for word in &self.words {
             match word.load(Ordering::Acquire) {
                 word if word & RAN == 0 => lateness.missing += 1,
                 word if word & EARLY != 0 => {
                     lateness.early += 1;
-                    lateness.late.push(0);
+                    lateness.late_ns.record(0)?;
                 }
-                word => lateness.late.push(word & !RAN),
+                word => lateness.late_ns.record(word & !RAN)?,
             }
         }
-        lateness.twice = self.twice.load(Ordering::Relaxed);
-        lateness
+        Ok(lateness)
     }
 
     /// Waits on this thread, the only one that does.
@@ -228,11 +229,10 @@ mod tests {
         let twice = recorder.task_due(3, now);
         twice.run();
         twice.run();
-        let lateness = recorder.lateness();
-        assert_eq!((lateness.early, lateness.missing, lateness.twice), (1, 1, 1));
-        assert_eq!(lateness.late.len(), 3);
-        assert_eq!(lateness.late[0], 0);
-        assert!(lateness.late[1] > 0 && lateness.late[1] < 60_000_000_000);
+        let Lateness { late_ns, early, missing, twice } = recorder.lateness().expect("a histogram");
+        assert_eq!((early, missing, twice), (1, 1, 1));
+        assert_eq!((late_ns.len(), late_ns.count_at(0)), (3, 1));
+        assert!(late_ns.max() < 60_000_000_000);
         assert!(recorder.check().is_err());
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use slab::Slab;
 use tourbillon_wheel::{Items, Place, Take, Wheel};
 
 use super::one_owner::{OneEach, Owner, RoundClock, turn_until_done};
@@ -11,57 +12,42 @@ use crate::compare::recorder::{Recorder, Task};
 
 pub(crate) type Wheels = OneEach<Turned>;
 
-/// The slab that a user of the wheel has. A free slot leads to the next.
-#[derive(Default)]
-struct Slab {
-    slots: Vec<Slot>,
-    free: Option<u32>,
-}
-
-struct Slot {
-    task: Option<Task>,
+struct Pending {
+    task: Task,
     deadline: u64,
     place: Place,
-    next: Option<u32>,
 }
 
-impl Items for Slab {
+/// The slab that a user of the wheel has.
+#[derive(Default)]
+struct Slots(Slab<Pending>);
+
+impl Items for Slots {
     type Item = u32;
 
     fn deadline(&self, item: u32) -> u64 {
-        self.slots[item as usize].deadline
+        self.0[item as usize].deadline
     }
 
     fn placed(&mut self, item: u32, place: Place) {
-        self.slots[item as usize].place = place;
+        self.0[item as usize].place = place;
     }
 }
 
-impl Slab {
+impl Slots {
     fn put(&mut self, task: Task, deadline: u64) -> u32 {
         let place = Place::from_bits(u32::MAX);
-        let Some(item) = self.free else {
-            self.slots.push(Slot { task: Some(task), deadline, place, next: None });
-            return u32::try_from(self.slots.len() - 1).expect("fewer than 2^32");
-        };
-        let slot = &mut self.slots[item as usize];
-        (slot.task, slot.deadline) = (Some(task), deadline);
-        self.free = slot.next;
-        item
+        u32::try_from(self.0.insert(Pending { task, deadline, place })).expect("fewer than 2^32")
     }
 
     fn take(&mut self, item: u32) -> Option<Task> {
-        let slot = &mut self.slots[item as usize];
-        let task = slot.task.take()?;
-        slot.next = self.free;
-        self.free = Some(item);
-        Some(task)
+        self.0.try_remove(item as usize).map(|pending| pending.task)
     }
 }
 
 pub(crate) struct Turned {
     wheel: Wheel<u32>,
-    slab: Slab,
+    slots: Slots,
     clock: RoundClock,
     start: Instant,
     tick_ns: u64,
@@ -83,17 +69,17 @@ impl Turned {
 impl Owner for Turned {
     fn new(plan: &Plan) -> Result<Self> {
         let mut wheel = Wheel::new(512, 4)?;
-        let mut slab = Slab::default();
+        let mut slots = Slots::default();
         // Touches the memory.
         let task = Recorder::counting(0).stray();
-        for item in (0..plan.capacity_each()).map(|_| slab.put(task, 1 << 30)).collect::<Vec<_>>() {
-            wheel.insert(&mut slab, item)?;
+        for item in (0..plan.capacity_each()).map(|_| slots.put(task, 1 << 30)).collect::<Vec<_>>() {
+            wheel.insert(&mut slots, item)?;
         }
         for item in wheel.drain() {
-            let _ = slab.take(item);
+            let _ = slots.take(item);
         }
         let (start, tick_ns) = (Instant::now(), u64::try_from(plan.tick.as_nanos())?);
-        Ok(Self { wheel, slab, clock: RoundClock::new(), start, tick_ns, due: Vec::new() })
+        Ok(Self { wheel, slots, clock: RoundClock::new(), start, tick_ns, due: Vec::new() })
     }
 }
 
@@ -106,41 +92,40 @@ impl Producer for Turned {
     }
 
     fn fire(&mut self, deadline: Instant, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
-        let item = self.slab.put(task, self.tick(deadline));
-        self.wheel.insert(&mut self.slab, item)?;
+        let item = self.slots.put(task, self.tick(deadline));
+        self.wheel.insert(&mut self.slots, item)?;
         *handle = Some(item);
         Ok(())
     }
 
     fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
         let Some(item) = handle.take() else { return false };
-        let place = self.slab.slots[item as usize].place;
-        self.wheel.remove(place, item) && self.slab.take(item).is_some()
+        let place = self.slots.0.get(item as usize).map(|pending| pending.place);
+        place.is_some_and(|place| self.wheel.remove(place, item)) && self.slots.take(item).is_some()
     }
 
     fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
         let Some(item) = *handle else { return false };
         let deadline = self.clock.now() + delay;
         let tick = self.tick(deadline);
-        let slot = &mut self.slab.slots[item as usize];
-        let is_earlier = tick < slot.deadline;
-        slot.deadline = tick;
-        let place = slot.place;
-        !is_earlier || self.wheel.reinsert(&mut self.slab, place, item)
+        let Some(pending) = self.slots.0.get_mut(item as usize) else { return false };
+        let (is_earlier, place) = (tick < pending.deadline, pending.place);
+        pending.deadline = tick;
+        !is_earlier || self.wheel.reinsert(&mut self.slots, place, item)
     }
 
     /// What is due is collected and then run, as nexus-timer's user does it.
     fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
         turn_until_done(recorder, limit, |now| {
             let now = self.ns(now) / self.tick_ns;
-            let (slab, due) = (&mut self.slab, &mut self.due);
-            self.wheel.expire(slab, now, &mut 100_000, |slab, item| {
-                due.extend(slab.take(item));
+            let (slots, due) = (&mut self.slots, &mut self.due);
+            self.wheel.expire(slots, now, &mut 100_000, |slots, item| {
+                due.extend(slots.take(item));
                 Take::Taken
             });
             self.due.drain(..).for_each(Task::run);
-            self.wheel.cascade(&mut self.slab, &mut 100_000);
-            let next = self.wheel.next_wakeup(&self.slab)?;
+            self.wheel.cascade(&mut self.slots, &mut 100_000);
+            let next = self.wheel.next_wakeup(&self.slots)?;
             Some(self.start + Duration::from_nanos(next.saturating_mul(self.tick_ns)))
         })
     }

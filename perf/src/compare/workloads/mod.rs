@@ -18,7 +18,7 @@ use super::recorder::Task;
 use super::systems::system::{Producer, System};
 use crate::process::resident_bytes;
 #[cfg(feature = "peers")]
-pub(super) use waits::describe;
+pub(super) use waits::{describe, quantiles_ms};
 
 /// Gives the case's work to a system.
 pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {

@@ -48,7 +48,7 @@ pub(super) fn lateness<S: System>(system: &S, job: &Job) -> Result<Metrics> {
     let waited = producer.wait(recorder, Instant::now() + PATIENCE / 2);
     let cpu = CpuTime::now().since(cpu);
     thread::sleep(AFTERWARDS);
-    let mut metrics = describe(&recorder.lateness())?;
+    let mut metrics = describe(&recorder.lateness()?);
     metrics.values.push(("cpu_s", cpu.total_s()));
     metrics.notes.extend(waited.err().map(|why| why.to_string()));
     if recorder.strays() > 0 {
@@ -123,7 +123,7 @@ pub(super) fn burst<S: System>(system: &S, job: &Job, clock: bool) -> Result<Met
     thread::sleep(AFTERWARDS);
     recorder.check()?;
     let last = recorder.last_ran().context("the last has not run")?;
-    let mut metrics = if clock { describe(&recorder.lateness())? } else { Metrics::default() };
+    let mut metrics = if clock { describe(&recorder.lateness()?) } else { Metrics::default() };
     // Where all are early, the last is, too: less than nothing, and shown as nothing.
     let late = last.checked_duration_since(deadline);
     if late.is_none() {
@@ -136,20 +136,15 @@ pub(super) fn burst<S: System>(system: &S, job: &Job, clock: bool) -> Result<Met
     Ok(metrics)
 }
 
-/// How late timeouts ran, in milliseconds.
-pub(in crate::compare) fn describe(lateness: &Lateness) -> Result<Metrics> {
-    let mut histogram = Histogram::<u64>::new(3).context("no histogram")?;
-    for &late in &lateness.late {
-        histogram.record(late)?;
-    }
-    let at = |share: f64| histogram.value_at_quantile(share) as f64 / 1e6;
-    Ok(Metrics::of([
-        ("p50_ms", at(0.5)),
-        ("p99_ms", at(0.99)),
-        ("p999_ms", at(0.999)),
-        ("max_ms", histogram.max() as f64 / 1e6),
-        ("early", lateness.early as f64),
-        ("missing", lateness.missing as f64),
-        ("twice", lateness.twice as f64),
-    ]))
+/// How late timeouts ran.
+pub(in crate::compare) fn describe(lateness: &Lateness) -> Metrics {
+    let counts = [("early", lateness.early), ("missing", lateness.missing), ("twice", lateness.twice)];
+    let counts = counts.map(|(key, count)| (key, count as f64));
+    Metrics { values: [&quantiles_ms(&lateness.late_ns)[..], &counts].concat(), notes: Vec::new() }
+}
+
+/// The quantiles of nanoseconds that cases report, in milliseconds.
+pub(in crate::compare) fn quantiles_ms(of: &Histogram<u64>) -> [(&'static str, f64); 4] {
+    [("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999), ("max_ms", 1.0)]
+        .map(|(key, share)| (key, of.value_at_quantile(share) as f64 / 1e6))
 }

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use crossbeam_utils::atomic::AtomicCell;
 use tokio::sync::oneshot;
 
 use super::books::Phase;
@@ -32,7 +33,7 @@ pub(super) struct Outcome {
 /// What a server is made of: its socket, the phases to follow, and when to end.
 pub(super) struct Stage {
     pub(super) socket: UdpSocket,
-    pub(super) phase: Arc<Phase>,
+    pub(super) phase: Arc<AtomicCell<Phase>>,
     pub(super) over: oneshot::Receiver<()>,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Stage {
 pub(super) fn run(plan: Plan, serve: impl FnOnce(Stage) -> Result<Served>) -> Result<Outcome> {
     let socket = socket::open()?;
     let Ok(SocketAddr::V4(address)) = socket.local_addr() else { bail!("the socket has no address") };
-    let phase = Arc::new(Phase::default());
+    let phase = Arc::new(AtomicCell::new(Phase::Opening));
     let (end, over) = oneshot::channel();
     let control = {
         let phase = Arc::clone(&phase);
@@ -64,67 +65,49 @@ pub(super) fn run(plan: Plan, serve: impl FnOnce(Stage) -> Result<Served>) -> Re
 }
 
 /// Returns what the load says, and the processor time and the time of what was measured.
-fn watch(plan: Plan, server: SocketAddrV4, phase: &Phase) -> Result<(Seen, f64, f64)> {
-    let load = Load::start(server, plan)?;
+fn watch(plan: Plan, server: SocketAddrV4, phase: &AtomicCell<Phase>) -> Result<(Seen, f64, f64)> {
+    let (stop, load) = start(server, plan)?;
     let limit = Instant::now() + OPENING;
-    while !phase.is_open() {
+    while phase.load() == Phase::Opening {
         ensure!(Instant::now() < limit, "the sessions were not opened in time");
         thread::sleep(Duration::from_millis(1));
     }
     thread::sleep(plan.warm_up);
     let (begin, cpu) = (Instant::now(), CpuTime::now());
     let end = || {
-        phase.end();
+        phase.store(Phase::After);
         (CpuTime::now().since(cpu).total_s(), begin.elapsed().as_secs_f64())
     };
-    phase.begin();
+    phase.store(Phase::Measure);
+    let seen = || load.join().map_err(|_| anyhow!("the load has panicked"))?;
     let (seen, (cpu_s, seconds)) = match plan.until {
         Until::Time(length) => {
             thread::sleep(length);
             let measured = end();
-            (load.stop()?, measured)
+            drop(stop);
+            (seen()?, measured)
         }
-        Until::Requests(_) => (load.wait()?, end()),
+        // It ends by itself.
+        Until::Requests(_) => (seen()?, end()),
     };
     Ok((seen, cpu_s, seconds))
 }
 
-/// The load that was started. It goes on until its stop is dropped.
-struct Load {
-    /// The other end of the load's pipe.
-    stop: PipeWriter,
-    seen: thread::JoinHandle<Result<Seen>>,
-}
-
-impl Load {
-    fn start(server: SocketAddrV4, plan: Plan) -> Result<Self> {
-        let (reader, stop) = pipe().context("cannot make a pipe")?;
-        // A test's own program is another.
-        if cfg!(test) {
-            return Ok(Self { stop, seen: thread::spawn(move || load::run(server, plan, reader)) });
-        }
-        let program = std::env::current_exe().context("where is this program?")?;
-        let child = Command::new(program)
-            .args(["sessions-load", "--server", &server.to_string(), "--plan", &serde_json::to_string(&plan)?])
-            .stdin(reader)
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the load")?;
-        Ok(Self { stop, seen: thread::spawn(move || read(child)) })
+/// Starts the load. It goes on until the other end of its pipe is dropped.
+fn start(server: SocketAddrV4, plan: Plan) -> Result<(PipeWriter, thread::JoinHandle<Result<Seen>>)> {
+    let (reader, stop) = pipe().context("cannot make a pipe")?;
+    // A test's own program is another.
+    if cfg!(test) {
+        return Ok((stop, thread::spawn(move || load::run(server, plan, reader))));
     }
-
-    /// Ends it, and returns what it says.
-    fn stop(self) -> Result<Seen> {
-        drop(self.stop);
-        self.seen.join().map_err(|_| anyhow!("the load has panicked"))?
-    }
-
-    /// Waits until it ends.
-    fn wait(self) -> Result<Seen> {
-        let seen = self.seen.join().map_err(|_| anyhow!("the load has panicked"))?;
-        drop(self.stop);
-        seen
-    }
+    let program = std::env::current_exe().context("where is this program?")?;
+    let child = Command::new(program)
+        .args(["sessions-load", "--server", &server.to_string(), "--plan", &serde_json::to_string(&plan)?])
+        .stdin(reader)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the load")?;
+    Ok((stop, thread::spawn(move || read(child))))
 }
 
 fn read(child: Child) -> Result<Seen> {

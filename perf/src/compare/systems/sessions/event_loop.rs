@@ -2,7 +2,6 @@
 //! and sends the replies as a batch. Each timer of a session is one of the system's.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddrV4;
 use std::pin::Pin;
@@ -10,7 +9,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use crossbeam_utils::atomic::AtomicCell;
 use rustc_hash::FxBuildHasher;
+use slab::Slab;
 use tokio::net::UdpSocket;
 use tokio::task::{coop, yield_now};
 
@@ -59,7 +60,7 @@ pub(super) async fn serve<T: Timers>(stage: Stage, plan: Plan) -> Result<Served>
 }
 
 impl<T: Timers> Server<T> {
-    async fn run(&mut self, sessions: usize, phase: &Phase, mut over: impl Future + Unpin) {
+    async fn run(&mut self, sessions: usize, phase: &AtomicCell<Phase>, mut over: impl Future + Unpin) {
         while poll_fn(|context| self.wait(context, &mut over)).await {
             self.books.follow(phase, self.table.places.len() >= sessions);
             self.go_through_what_came();
@@ -108,7 +109,8 @@ impl<T: Timers> Server<T> {
         for of in due.drain(..) {
             let place = of.place();
             let mut alarms = Placed { timers: &mut self.timers, place, now };
-            let session = self.table.at(place);
+            // Another timer of the session may have closed it just now.
+            let Some(session) = self.table.sessions.get_mut(place as usize) else { continue };
             let step = session.come_up(of.kind(), now_ns, &mut self.books, &mut alarms);
             self.carry_out(step, place);
         }
@@ -159,35 +161,21 @@ impl<T: Timers> Alarms for Placed<'_, T> {
 #[derive(Debug)]
 struct Table {
     places: HashMap<u64, u32, FxBuildHasher>,
-    sessions: Vec<Session>,
-    free: Vec<u32>,
+    sessions: Slab<Session>,
 }
 
 impl Table {
     fn with_capacity(sessions: usize) -> Self {
         let places = HashMap::with_capacity_and_hasher(sessions, FxBuildHasher);
-        Self { places, sessions: Vec::with_capacity(sessions), free: Vec::new() }
+        Self { places, sessions: Slab::with_capacity(sessions) }
     }
 
     /// Returns the place of a connection. A new one gets a session.
     fn find_or_open(&mut self, connection: u64, peer: SocketAddrV4) -> u32 {
-        match self.places.entry(connection) {
-            Entry::Occupied(place) => *place.get(),
-            Entry::Vacant(vacant) => {
-                let session = Session::new(connection, peer);
-                let place = match self.free.pop() {
-                    Some(place) => {
-                        self.sessions[place as usize] = session;
-                        place
-                    }
-                    None => {
-                        self.sessions.push(session);
-                        u32::try_from(self.sessions.len() - 1).expect("sessions are counted by 32 bits")
-                    }
-                };
-                *vacant.insert(place)
-            }
-        }
+        *self.places.entry(connection).or_insert_with(|| {
+            let place = self.sessions.insert(Session::new(connection, peer));
+            u32::try_from(place).expect("sessions are counted by 32 bits")
+        })
     }
 
     fn at(&mut self, place: u32) -> &mut Session {
@@ -195,7 +183,6 @@ impl Table {
     }
 
     fn close(&mut self, place: u32) {
-        self.places.remove(&self.sessions[place as usize].connection());
-        self.free.push(place);
+        self.places.remove(&self.sessions.remove(place as usize).connection());
     }
 }

@@ -29,6 +29,7 @@ use crate::Verdict;
 use crate::compare::cases::{Amount, Work};
 use crate::compare::child::Metrics;
 use crate::compare::job::Job;
+use crate::compare::workloads::quantiles_ms;
 use crate::valgrind;
 use books::Books;
 use control::{Outcome, Stage};
@@ -212,10 +213,6 @@ impl Outcome {
         let mut metrics = Metrics::of([
             ("rate", requests as f64 / seconds),
             ("cpu_ns", cpu_s * 1e9 / requests.max(1) as f64),
-            ("p50_ms", books.late_ms(0.5)),
-            ("p99_ms", books.late_ms(0.99)),
-            ("p999_ms", books.late_ms(0.999)),
-            ("max_ms", books.late_ms(1.0)),
             ("batch", self.batch()),
             ("early", all.early as f64),
             ("missing", self.missing()? as f64),
@@ -223,6 +220,7 @@ impl Outcome {
             ("resent", books.measured(|counts| counts.resent) as f64),
             ("closed", all.closed as f64),
         ]);
+        metrics.values.extend(quantiles_ms(&books.lateness_ns));
         metrics.notes = vec![
             format!(
                 "server: {} requests, {} replies, {left} sessions left, {refused} datagrams refused; measured: \

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use crossbeam_utils::atomic::AtomicCell;
 use rustc_hash::FxBuildHasher;
 use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
@@ -141,7 +142,7 @@ struct Endpoint<S> {
 }
 
 impl<S: SessionTimer> Endpoint<S> {
-    async fn run(&mut self, sessions: usize, phase: &Phase, mut over: impl Future + Unpin) {
+    async fn run(&mut self, sessions: usize, phase: &AtomicCell<Phase>, mut over: impl Future + Unpin) {
         while poll_fn(|context| self.wait(context, &mut over)).await {
             for (request, from) in self.received.drain(..) {
                 let inlet = self.inlets.entry(request.connection).or_insert_with(|| {

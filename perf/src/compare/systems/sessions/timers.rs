@@ -123,9 +123,7 @@ impl Timers for Driven {
         }
         take_here(context, due);
         self.next = self.driver.next_wakeup();
-        if self.wake_at.set(self.next, context) {
-            context.waker().wake_by_ref();
-        }
+        self.wake_at.set(self.next, context);
     }
 }
 
@@ -229,9 +227,7 @@ impl Timers for Bare {
         }
         self.next = self.next.max(now + 1);
         let full = (self.next..self.next + SLOTS).find(|tick| !self.slots[(tick % SLOTS) as usize].is_empty());
-        if self.wake_at.set(full.map(|tick| self.epoch.at(tick * TICK_NS)), context) {
-            context.waker().wake_by_ref();
-        }
+        self.wake_at.set(full.map(|tick| self.epoch.at(tick * TICK_NS)), context);
     }
 }
 
@@ -304,29 +300,24 @@ impl WakeAt {
         Ok(Self { fd, set_to: None })
     }
 
-    /// The task is woken at that time, and at no other. Returns whether the time has come.
-    fn set(&mut self, at: Option<Instant>, context: &mut Context<'_>) -> bool {
+    /// The task is woken at that time, and at no other. If the time has come, that is now.
+    fn set(&mut self, at: Option<Instant>, context: &mut Context<'_>) {
         if self.set_to != at {
             // Zero would disarm it.
             let delay = at.map(|at| at.saturating_duration_since(Instant::now()).as_nanos().max(1));
             let value = delay.map_or(0, |delay| i64::try_from(delay).unwrap_or(i64::MAX));
-            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let value = Timespec { tv_sec: value / 1_000_000_000, tv_nsec: value % 1_000_000_000 };
-            let spec = Itimerspec { it_interval: zero, it_value: value };
+            let it_value = Timespec { tv_sec: value / 1_000_000_000, tv_nsec: value % 1_000_000_000 };
+            let spec = Itimerspec { it_interval: Timespec::default(), it_value };
             if timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::empty(), &spec).is_err() {
-                return true;
+                return context.waker().wake_by_ref();
             }
             self.set_to = at;
         }
-        let mut has_come = false;
         // Each setting has an edge of its own, so nothing need be read.
         while let Poll::Ready(Ok(mut ready)) = self.fd.poll_read_ready(context) {
             ready.clear_ready();
-            has_come = true;
-        }
-        if has_come {
             self.set_to = None;
+            context.waker().wake_by_ref();
         }
-        has_come
     }
 }
