@@ -2,7 +2,7 @@
 //! all that a report needs.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -10,12 +10,8 @@ use serde_json::Value;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tourbillon-perf");
 const SMALL: [&str; 6] = ["--scale", "0.0001", "--pace", "0.2", "--peers", "/nonexistent"];
 
-fn file(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
 fn compare(args: &[&str], json: &str) -> (Output, Value) {
-    let path = file(json);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(json);
     let output = Command::new(PROGRAM).arg("compare").args(args).args(SMALL).arg("--json").arg(&path).output();
     let output = output.expect("the program starts");
     let text = fs::read_to_string(&path).unwrap_or_else(|why| panic!("no result: {why}; {output:?}"));

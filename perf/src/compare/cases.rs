@@ -3,8 +3,6 @@
 //! The numbers are data, so that the programs in other languages do the same: they get them on
 //! their command lines, and have none of their own.
 
-use std::time::Duration;
-
 /// One figure that a case reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Metric {
@@ -156,7 +154,7 @@ impl Work {
         }
     }
 
-    fn metrics(self) -> &'static [Metric] {
+    pub(crate) fn metrics(self) -> &'static [Metric] {
         match self {
             Self::Schedule { .. } | Self::Ring | Self::Reset | Self::Future { .. } => LOOP,
             Self::Lateness { .. } | Self::Blocked => LATENESS,
@@ -205,10 +203,6 @@ const CASE: Case = Case {
 };
 
 impl Case {
-    pub(crate) fn metrics(&self) -> &'static [Metric] {
-        self.work.metrics()
-    }
-
     /// Returns the part of the name that several cases share: `w4`.
     pub(crate) fn group(&self) -> &'static str {
         self.id.split('-').next().unwrap_or_default()
@@ -319,9 +313,4 @@ pub(crate) static CASES: &[Case] = &[
 /// Returns the case of that name.
 pub(crate) fn find(id: &str) -> Option<&'static Case> {
     CASES.iter().find(|case| case.id == id)
-}
-
-/// Delays as durations.
-pub(crate) fn seconds([least, most]: [u64; 2]) -> [Duration; 2] {
-    [Duration::from_secs(least), Duration::from_secs(most)]
 }

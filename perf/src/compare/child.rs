@@ -99,7 +99,7 @@ impl Line {
         let line: Self = serde_json::from_str(text).with_context(|| format!("it printed {text:?}"))?;
         ensure!(line.case == case.id, "it was to measure {}, and measured {}", case.id, line.case);
         let strange = |(key, value): (&String, &f64)| {
-            (!value.is_finite() || case.metrics().iter().all(|metric| metric.key != key))
+            (!value.is_finite() || case.work.metrics().iter().all(|metric| metric.key != key))
                 .then(|| format!("{key}={value}"))
         };
         let strange: Vec<_> = line.metrics.iter().filter_map(strange).collect();
@@ -114,7 +114,7 @@ mod tests {
     use crate::compare::cases::find;
 
     fn job() -> Job {
-        Job::new(find("w2").expect("a case"), 2, 0.5, 1.0)
+        Job { case: find("w2").expect("a case"), producers: 2, scale: 0.5, pace: 1.0 }
     }
 
     fn shell(script: &str) -> Command {

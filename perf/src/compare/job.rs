@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cases::{Case, Work, seconds};
+use super::cases::{Case, Work};
 use super::systems::system::Plan;
 
 /// A case that is to be measured.
@@ -17,10 +17,6 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(case: &'static Case, producers: usize, scale: f64, pace: f64) -> Self {
-        Self { case, producers, scale, pace }
-    }
-
     pub(crate) fn plan(&self, capacity: Option<usize>) -> Plan {
         let tick_us = match self.case.work {
             Work::Lateness { tick_us } => tick_us,
@@ -49,7 +45,7 @@ impl Job {
 
     /// Returns the least delay and the most.
     pub(crate) fn delays(&self) -> [Duration; 2] {
-        let delays = seconds(self.case.delays_s);
+        let delays = self.case.delays_s.map(Duration::from_secs);
         if matches!(self.case.work, Work::Lateness { .. }) { delays.map(|delay| self.time(delay)) } else { delays }
     }
 

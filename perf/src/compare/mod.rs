@@ -126,7 +126,7 @@ pub(crate) struct CaseArgs {
 
 impl SizeArgs {
     fn job(self, case: &'static Case, producers: usize) -> Job {
-        Job::new(case, producers, self.scale, self.pace)
+        Job { case, producers, scale: self.scale, pace: self.pace }
     }
 }
 

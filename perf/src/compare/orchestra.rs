@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+
 use super::cases::{Case, Work};
-use super::child;
+use super::child::{self, Line};
 use super::job::Job;
 use super::machine::Machine;
 use super::ping_pong::round_trip;
 use super::programs::{Folder, Program};
 use super::report::{Report, Run, RunResult, TableOf, Tried};
 use super::statistics::NEAR_NS;
-use super::systems::names::{How, Name, SYSTEMS};
+use super::systems::names::{How, Name};
 
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -49,7 +51,7 @@ impl Orchestra {
         // Without the feature its systems are left out, unless they are asked for.
         let there = |system: &Name| cfg!(feature = "peers") || system.how() != How::Peer;
         let wanted = |system: &Name| if named.is_empty() { there(system) } else { named.contains(system) };
-        Self { players: SYSTEMS.iter().copied().filter(wanted).map(player).collect() }
+        Self { players: Name::value_variants().iter().copied().filter(wanted).map(player).collect() }
     }
 
     /// Tourbillon in several builds of this program.
@@ -170,11 +172,7 @@ pub(crate) fn promises_kept(report: &Report) -> bool {
     for table in &report.tables {
         for row in table.rows.iter().filter(|row| row.ours) {
             for run in &row.runs {
-                let broken = match &run.result {
-                    RunResult::Failed { failed } => Some(failed.clone()),
-                    RunResult::Measured(line) => line.broken(),
-                };
-                if let Some(why) = broken {
+                if let Some(why) = run.line().map_or_else(|failed| Some(failed.clone()), Line::broken) {
                     println!("{} broke a promise in {}, repetition {}: {why}", row.system, table.case, run.repetition);
                     kept = false;
                 }

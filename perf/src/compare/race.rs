@@ -49,27 +49,23 @@ pub(crate) fn race<S: System, P>(
                 let (prepare, work) = (&prepare, &work);
                 // Whatever fails, all the barriers are passed, so that no thread is left waiting.
                 let body = move || {
-                    let prepared = system.producer().and_then(|mut producer| {
+                    let mut prepared = system.producer().and_then(|mut producer| {
                         let prepared = prepare(&mut producer, number)?;
                         Ok((producer, prepared))
                     });
                     ready.wait();
                     start.wait();
-                    let mut prepared = prepared;
-                    let since = Instant::now();
-                    let result = match &mut prepared {
-                        Ok((producer, prepared)) => work(producer, prepared),
-                        Err(why) => Err(anyhow!("{why:#}")),
-                    };
-                    let until = Instant::now();
-                    let flushed = match &mut prepared {
-                        Ok((producer, _)) => producer.flush(),
-                        Err(_) => Ok(()),
-                    };
+                    let lap = prepared.as_mut().map(|(producer, prepared)| {
+                        let since = Instant::now();
+                        work(producer, prepared)?;
+                        let until = Instant::now();
+                        producer.flush()?;
+                        anyhow::Ok((since, until))
+                    });
                     done.wait();
                     // A second time: main has read the CPU between the two.
                     done.wait();
-                    result.and(flushed).map(|()| (since, until))
+                    lap.map_err(|why| anyhow!("{why:#}"))?
                 };
                 thread::Builder::new().name("perf-producer".to_owned()).spawn_scoped(scope, body)
             })

@@ -103,10 +103,11 @@ pub(crate) enum RunResult {
 }
 
 impl Run {
-    fn line(&self) -> Option<&Line> {
+    /// Returns its line, or why there is none.
+    pub(crate) fn line(&self) -> Result<&Line, &String> {
         match &self.result {
-            RunResult::Measured(line) => Some(line),
-            RunResult::Failed { .. } => None,
+            RunResult::Measured(line) => Ok(line),
+            RunResult::Failed { failed } => Err(failed),
         }
     }
 }
@@ -136,7 +137,7 @@ impl TableOf {
             case: case.id.to_owned(),
             title: case.title.to_owned(),
             producers,
-            metrics: case.metrics().iter().map(metric).collect(),
+            metrics: case.work.metrics().iter().map(metric).collect(),
             rows: tried.into_iter().map(|tried| Row::new(case, tried, &reference)).collect(),
         }
     }
@@ -157,15 +158,12 @@ impl Row {
             };
             Some((metric.key.to_owned(), Value { spread, ratio, compared: ratio.map(|_| compared) }))
         };
-        let failed = tried.runs.iter().find_map(|run| match &run.result {
-            RunResult::Failed { failed } => Some(failed.clone()),
-            RunResult::Measured(_) => None,
-        });
+        let failed = tried.runs.iter().find_map(|run| run.line().err().cloned());
         let trips = round_trips(&tried.runs);
         Self {
             selection,
             counted: (selection.count(&trips), trips.len()),
-            values: case.metrics().iter().filter_map(value).collect(),
+            values: case.work.metrics().iter().filter_map(value).collect(),
             not_measured: tried.cannot.or(failed),
             system: tried.system,
             ours: tried.ours,
@@ -195,11 +193,11 @@ impl Row {
 
 /// The readings of the runs that measured something.
 fn round_trips(runs: &[Run]) -> Vec<Option<f64>> {
-    runs.iter().filter(|run| run.line().is_some()).map(|run| run.ping_pong_ns).collect()
+    runs.iter().filter(|run| run.line().is_ok()).map(|run| run.ping_pong_ns).collect()
 }
 
 fn chosen(runs: &[Run], selection: Selection) -> impl Iterator<Item = &Line> {
-    runs.iter().filter(move |run| selection.has(run.ping_pong_ns)).filter_map(Run::line)
+    runs.iter().filter(move |run| selection.has(run.ping_pong_ns)).filter_map(|run| run.line().ok())
 }
 
 fn spread(runs: &[Run], selection: Selection, key: &str) -> Option<Spread> {

@@ -2,15 +2,16 @@
 //! to run runs once, and nothing of ours is early.
 
 use anyhow::ensure;
+use clap::ValueEnum;
 
 use super::*;
-use crate::compare::cases::{Amount, CASES, find};
-use crate::compare::systems::names::{How, SYSTEMS};
+use crate::compare::cases::{Amount, CASES, Case, find};
+use crate::compare::systems::names::How;
 
-fn job(case: &'static crate::compare::cases::Case, producers: usize) -> Job {
+fn job(case: &'static Case, producers: usize) -> Job {
     // A third of the times, at which none is due before it has been taken in, even on a loaded
     // machine.
-    Job::new(case, producers, 0.000_1, 0.3)
+    Job { case, producers, scale: 0.000_1, pace: 0.3 }
 }
 
 /// Whether a case starts this program under callgrind, which in a test is another.
@@ -20,12 +21,9 @@ fn needs_a_program(work: Work) -> bool {
 
 #[test]
 fn every_case_of_every_system_answers() {
-    for &name in SYSTEMS {
+    for &name in Name::value_variants() {
         let here = name.how() == How::Here || (cfg!(feature = "peers") && name.how() == How::Peer);
-        let can = |case: &&_| {
-            let case: &crate::compare::cases::Case = case;
-            here && name.cannot(case.work).is_none() && !needs_a_program(case.work)
-        };
+        let can = |case: &&Case| here && name.cannot(case.work).is_none() && !needs_a_program(case.work);
         for case in CASES.iter().filter(can) {
             for &producers in case.producers {
                 // A peer may lose what its thread was late for, and on a loaded machine it is: then
@@ -44,7 +42,7 @@ fn try_one(name: Name, job: &Job) -> Result<()> {
     let line = measure(name, job)?;
     let text = serde_json::to_string(&line)?;
     ensure!(Line::read(&text, job.case)? == line, "the line does not come back as it was: {text}");
-    for metric in job.case.metrics() {
+    for metric in job.case.work.metrics() {
         ensure!(line.metrics.contains_key(metric.key), "it reports no {}", metric.key);
     }
     let count = |key| line.metrics.get(key).copied().unwrap_or(0.0);

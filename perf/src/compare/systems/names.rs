@@ -36,14 +36,12 @@ const fn java(timer: &'static str, newer_netty: bool, newer_java: bool) -> How {
 
 macro_rules! systems {
     ($($name:ident, $id:literal, $how:expr, $explained:literal;)*) => {
-        /// A system, or a way to use one.
+        /// A system, or a way to use one, in the order of the tables. The others are compared with
+        /// the first.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
         pub(crate) enum Name {
             $(#[value(name = $id)] $name,)*
         }
-
-        /// All systems, in the order of the tables. The others are compared with the first.
-        pub(crate) const SYSTEMS: &[Name] = &[$(Name::$name,)*];
 
         impl Name {
             /// Returns the name on the command line and in the JSON.

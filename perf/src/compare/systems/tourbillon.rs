@@ -59,10 +59,8 @@ impl<const INLINE: bool, const SHARDS: usize> System for Engine<INLINE, SHARDS> 
 
     fn notes(&self) -> Vec<String> {
         let stats = self.0.stats();
-        let pinned = stats.shards.iter().map(|shard| match shard.pinned_to {
-            Some(core) => core.to_string(),
-            None => "none".to_owned(),
-        });
+        let pinned =
+            stats.shards.iter().map(|shard| shard.pinned_to.map_or("none".to_owned(), |core| core.to_string()));
         let pinned: Vec<_> = pinned.collect();
         vec![format!("shards {}, workers pinned to {}", self.0.shards(), pinned.join(" "))]
     }

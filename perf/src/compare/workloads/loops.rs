@@ -70,7 +70,7 @@ pub(super) fn ring<S: System>(system: &S, job: &Job) -> Result<Metrics> {
         ensure!(cancelled == steps, "{} of {steps} were not cancelled, and none was due", steps - cancelled);
         Ok(())
     };
-    let lap = race(
+    race(
         system,
         job.producers,
         steps,
@@ -81,8 +81,8 @@ pub(super) fn ring<S: System>(system: &S, job: &Job) -> Result<Metrics> {
             Ok(ring)
         },
         |producer, ring| turn(producer, ring, steps),
-    )?;
-    Ok(lap.into())
+    )
+    .map(Metrics::from)
 }
 
 /// W3: four million resets for each producer, of its own 100,000 keep-alives at random, as packets
@@ -90,7 +90,7 @@ pub(super) fn ring<S: System>(system: &S, job: &Job) -> Result<Metrics> {
 pub(super) fn reset<S: System>(system: &S, job: &Job) -> Result<Metrics> {
     let (keep_alives, resets, keep_alive) = (job.timeouts(), job.operations(), job.delays()[0]);
     let task = Recorder::counting(0).stray();
-    let lap = race(
+    race(
         system,
         job.producers,
         resets,
@@ -114,8 +114,8 @@ pub(super) fn reset<S: System>(system: &S, job: &Job) -> Result<Metrics> {
             ensure!(refused == 0, "{refused} of {resets} resets were refused, and none was due");
             Ok(())
         },
-    )?;
-    Ok(lap.into())
+    )
+    .map(Metrics::from)
 }
 
 /// W9: two million times for each producer, a limit round a future that is ready at once, or a
@@ -136,7 +136,7 @@ pub(super) fn future<S: System>(system: &S, job: &Job, ready: bool) -> Result<Me
         ensure!(done == steps, "{} of {steps} did not end as they should", steps - done);
         Ok(())
     };
-    let lap = race(
+    race(
         system,
         job.producers,
         steps,
@@ -146,6 +146,6 @@ pub(super) fn future<S: System>(system: &S, job: &Job, ready: bool) -> Result<Me
             Ok(handle)
         },
         |producer, handle| turn(producer, handle, steps),
-    )?;
-    Ok(lap.into())
+    )
+    .map(Metrics::from)
 }

@@ -56,7 +56,7 @@ pub(super) fn calls<S: System>(system: &S, job: &Job) -> Result<Metrics> {
     let mut metrics = Metrics::of([("cpu_ns", lap.cpu_ns)]);
     let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     // The case has three figures for each call.
-    for (figures, calls) in job.case.metrics().chunks(3).zip(&all) {
+    for (figures, calls) in job.case.work.metrics().chunks(3).zip(&all) {
         let micros = [0.99, 0.999, 1.0].map(|quantile| calls.value_at_quantile(quantile) as f64 / 1e3);
         metrics.values.extend(figures.iter().map(|figure| figure.key).zip(micros));
     }

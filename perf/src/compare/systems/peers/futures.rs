@@ -2,6 +2,7 @@
 //! dropped.
 
 use std::future::{Future, Pending, pending, ready};
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -20,12 +21,13 @@ use crate::compare::systems::system::{Plan, Producer, System, poll_once};
 /// A kind of such future.
 pub(crate) trait Kind: Sync + Sized + 'static {
     type Future: Future + 'static;
-    /// What makes the runtime known to a thread.
-    type Entered;
 
     fn start(plan: &Plan) -> Result<Self>;
 
-    fn enter(&self) -> Self::Entered;
+    /// Makes the runtime known to a thread, if it needs one.
+    fn enter(&self) -> Option<EnterGuard<'static>> {
+        None
+    }
 
     fn after(delay: Duration) -> Self::Future;
 
@@ -72,13 +74,14 @@ impl<K: Kind> System for Futures<K> {
     }
 
     fn producer(&self) -> Result<Poller<K>> {
-        Ok(Poller { _entered: self.0.enter() })
+        Ok(Poller { _entered: self.0.enter(), kind: PhantomData })
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Poller<K: Kind> {
-    _entered: K::Entered,
+pub(crate) struct Poller<K> {
+    _entered: Option<EnterGuard<'static>>,
+    kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> Producer for Poller<K> {
@@ -131,15 +134,14 @@ pub(crate) struct SleepKind(&'static Runtime);
 
 impl Kind for SleepKind {
     type Future = Sleep;
-    type Entered = EnterGuard<'static>;
 
     fn start(_plan: &Plan) -> Result<Self> {
         let runtime = Builder::new_multi_thread().enable_time().build().context("no tokio runtime")?;
         Ok(Self(Box::leak(Box::new(runtime))))
     }
 
-    fn enter(&self) -> EnterGuard<'static> {
-        self.0.enter()
+    fn enter(&self) -> Option<EnterGuard<'static>> {
+        Some(self.0.enter())
     }
 
     fn after(delay: Duration) -> Sleep {
@@ -169,13 +171,10 @@ pub(crate) struct AsyncIoKind;
 
 impl Kind for AsyncIoKind {
     type Future = Timer;
-    type Entered = ();
 
     fn start(_plan: &Plan) -> Result<Self> {
         Ok(Self)
     }
-
-    fn enter(&self) {}
 
     fn after(delay: Duration) -> Timer {
         Timer::after(delay)
@@ -202,7 +201,6 @@ pub(crate) struct PingoraKind;
 
 impl Kind for PingoraKind {
     type Future = Timeout<Pending<()>, FastOrTokioTimeout>;
-    type Entered = ();
 
     /// What is longer than a quarter of an hour it would by default give to tokio, which is another
     /// row.
@@ -210,8 +208,6 @@ impl Kind for PingoraKind {
         set_fast_timeout_to_tokio_threshold(None);
         Ok(Self)
     }
-
-    fn enter(&self) {}
 
     fn limit_ready(limit: Duration) -> bool {
         poll_once(fast_timeout(limit, ready(()))).is_ready()
