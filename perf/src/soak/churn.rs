@@ -11,14 +11,13 @@ use crossbeam_queue::ArrayQueue;
 use fastrand::Rng;
 use tourbillon::WaitStrategy;
 
+use super::DAY;
 use super::context::{Jumping, Violations};
 use super::executors::Runner;
 use super::held::Held;
 use super::player::{LetterBox, Player};
 use super::subject::{Plan, Subject};
 use super::tally::{Count, Stop, Tally};
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// One engine after the other until it is over.
 pub(crate) fn run(seed: u64, tally: &Arc<Tally>, violations: &Arc<Violations>, is_over: &AtomicBool) -> Result<()> {
@@ -33,7 +32,7 @@ pub(crate) fn run(seed: u64, tally: &Arc<Tally>, violations: &Arc<Violations>, i
 
 fn plan(rng: &mut Rng, number: u64) -> (Plan, Stop) {
     let runner = *rng.choice(&Runner::ALL).unwrap_or(&Runner::Default);
-    let mut plan = Plan::new(format!("short {number} ({runner:?})"), runner);
+    let mut plan = Plan::new(&format!("short {number} ({runner:?})"), runner);
     plan.shards = rng.usize(1..4);
     plan.tick = Duration::from_micros(*rng.choice(&[50, 1_000, 7_000]).unwrap_or(&1_000));
     plan.cramped = rng.bool();

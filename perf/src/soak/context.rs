@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
@@ -114,30 +114,26 @@ const SHOWN: usize = 50;
 #[derive(Debug)]
 pub(crate) struct Violations {
     seed: u64,
-    count: AtomicU64,
-    kept: Mutex<Vec<String>>,
+    /// How many there were, and the first of them.
+    found: Mutex<(u64, Vec<String>)>,
 }
 
 impl Violations {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, count: AtomicU64::new(0), kept: Mutex::new(Vec::new()) }
+        Self { seed, found: Mutex::default() }
     }
 
     pub(crate) fn add(&self, what: &str) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < SHOWN {
+        let (count, first) = &mut *self.found();
+        *count += 1;
+        if first.len() < SHOWN {
             let text = format!("VIOLATION (seed {}): {what}", self.seed);
             eprintln!("{text}");
-            kept.push(text);
+            first.push(text);
         }
     }
 
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn kept(&self) -> Vec<String> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn found(&self) -> MutexGuard<'_, (u64, Vec<String>)> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

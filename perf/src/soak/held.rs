@@ -11,27 +11,13 @@ use tourbillon::{Timeout, TimeoutGuard};
 use super::context::Checked;
 use super::tally::Count;
 
-/// A plain handle, or one that cancels when it is dropped.
-enum Grip {
-    Timeout(Timeout),
-    Guard(TimeoutGuard),
-}
-
-impl Grip {
-    fn timeout(&self) -> &Timeout {
-        match self {
-            Self::Timeout(timeout) => timeout,
-            Self::Guard(guard) => guard,
-        }
-    }
-}
-
 /// A handle. Dropping it lets go of the timeout, or cancels it if it is a guard.
 pub(crate) struct Held {
     id: u64,
     checked: Arc<Checked>,
-    /// Only taken out when this goes, or is made into a guard.
-    grip: Option<Grip>,
+    /// Only taken out when this goes.
+    timeout: Option<TimeoutGuard>,
+    is_guard: bool,
 }
 
 impl Held {
@@ -42,11 +28,12 @@ impl Held {
             checked.ledger.let_go(id);
             return None;
         };
-        Some(Self { id, checked: Arc::clone(checked), grip: Some(Grip::Timeout(timeout)) })
+        let timeout = Some(timeout.cancel_on_drop());
+        Some(Self { id, checked: Arc::clone(checked), timeout, is_guard: false })
     }
 
     fn timeout(&self) -> Option<&Timeout> {
-        self.grip.as_ref().map(Grip::timeout)
+        self.timeout.as_deref()
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -102,24 +89,19 @@ impl Held {
 
     /// Makes a guard of it.
     pub(crate) fn guard(&mut self) {
-        let timeout = match self.grip.take() {
-            Some(Grip::Timeout(timeout)) => timeout,
-            Some(Grip::Guard(guard)) => guard.into_timeout(),
-            None => return,
-        };
-        self.grip = Some(Grip::Guard(timeout.cancel_on_drop()));
+        self.is_guard = true;
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        match self.grip.take() {
-            Some(Grip::Guard(guard)) => {
-                self.checked.tally.did(Count::Guard);
-                self.checked.ledger.may_be_cancelled(self.id);
-                scoped(Scope::Cancelling, || drop(guard));
-            }
-            other => drop(other),
+        let timeout = self.timeout.take();
+        if self.is_guard {
+            self.checked.tally.did(Count::Guard);
+            self.checked.ledger.may_be_cancelled(self.id);
+            scoped(Scope::Cancelling, || drop(timeout));
+        } else {
+            drop(timeout.map(TimeoutGuard::into_timeout));
         }
         self.checked.ledger.let_go(self.id);
     }

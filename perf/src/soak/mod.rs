@@ -116,7 +116,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
     let mut memory = [resident_bytes(), None, None, None];
     let (tally, violations) = (Arc::<Tally>::default(), Arc::new(Violations::new(seed)));
     let built: Result<Vec<_>> =
-        plans().iter().map(|plan| Subject::build(plan, &tally, &violations).map(Arc::new)).collect();
+        plans().iter().map(|(plan, _)| Subject::build(plan, &tally, &violations).map(Arc::new)).collect();
     let run = Run {
         seed,
         subjects: Arc::new(built?),
@@ -135,7 +135,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
         watch(run, begin, length, &mut memory);
         memory[2] = resident_bytes();
         // Under the producers' hands.
-        for (subject, &how) in run.subjects.iter().zip(STOPS.iter().cycle()) {
+        for (subject, (_, how)) in run.subjects.iter().zip(plans()) {
             subject.stop(how);
         }
         run.is_over.store(true, Ordering::Relaxed);
@@ -153,57 +153,42 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
     let of_subject = |subject: &Arc<Subject>| Some((subject.name.clone(), subject.latest()?));
     let mut latest_ns: BTreeMap<String, u64> = run.subjects.iter().filter_map(of_subject).collect();
     latest_ns.insert("short-lived".to_owned(), run.tally.latest.load(Ordering::Relaxed));
+    let (violations, first_violations) = run.violations.found().clone();
     Ok(Report {
         seed,
         producers,
         seconds: begin.elapsed().as_secs_f64(),
         latest_ns,
         memory,
-        violations: run.violations.count(),
-        first_violations: run.violations.kept(),
+        violations,
+        first_violations,
         tally: run.tally,
     })
 }
 
-/// How the long-lived engines end, in their order.
-const STOPS: [Stop; 9] = [
-    Stop::Cancel,
-    Stop::FireNow,
-    Stop::Drain,
-    Stop::Race,
-    Stop::Cancel,
-    Stop::FireNow,
-    Stop::Cancel,
-    Stop::Drain,
-    Stop::Driven,
-];
-
-/// The long-lived engines.
-fn plans() -> Vec<Plan> {
-    let two = |plan: Plan| Plan { shards: 2, ..plan };
-    vec![
-        two(Plan::new("pool", Runner::Default)),
-        Plan { wait: WaitStrategy::Hybrid { spin: Duration::from_micros(100) }, ..Plan::new("inline", Runner::Inline) },
-        Plan { limit: Some(1_500), ..two(Plan::new("refusing", Runner::Refusing)) },
-        Plan { cramped: true, ..Plan::new("panicking", Runner::Panicking) },
-        two(Plan::new("handing over", Runner::HandingOver)),
-        two(Plan::new("spawning", Runner::Spawning)),
-        Plan { jumping: Some(Jumping::default()), ..two(Plan::new("jumping", Runner::Default)) },
-        two(Plan::new("slow", Runner::Slow)),
-        Plan { driven: true, ..two(Plan::new("driven", Runner::Default)) },
+/// The long-lived engines, and how they end.
+fn plans() -> [(Plan, Stop); 9] {
+    let new = Plan::new;
+    let two = |name, runner| Plan { shards: 2, ..new(name, runner) };
+    let hybrid = WaitStrategy::Hybrid { spin: Duration::from_micros(100) };
+    [
+        (two("pool", Runner::Default), Stop::Cancel),
+        (Plan { wait: hybrid, ..new("inline", Runner::Inline) }, Stop::FireNow),
+        (Plan { limit: Some(1_500), ..two("refusing", Runner::Refusing) }, Stop::Drain),
+        (Plan { cramped: true, ..new("panicking", Runner::Panicking) }, Stop::Race),
+        (two("handing over", Runner::HandingOver), Stop::Cancel),
+        (two("spawning", Runner::Spawning), Stop::FireNow),
+        (Plan { jumping: Some(Jumping::default()), ..two("jumping", Runner::Default) }, Stop::Cancel),
+        (two("slow", Runner::Slow), Stop::Drain),
+        (Plan { driven: true, ..two("driven", Runner::Default) }, Stop::Driven),
     ]
 }
 
 /// A producer, which dies now and then, and is replaced.
 fn produce(run: &Run, at: usize) {
     let mut rng = Rng::with_seed(run.seed.wrapping_add(at as u64 + 1));
-    let others: Vec<LetterBox> = run
-        .boxes
-        .iter()
-        .enumerate()
-        .filter(|(other, _)| *other != at)
-        .map(|(_, letters)| Arc::clone(letters))
-        .collect();
+    let mut others = run.boxes.clone();
+    others.swap_remove(at);
     while !run.is_over.load(Ordering::Relaxed) {
         let mut player = Player::new(
             rng.u64(..),
@@ -268,7 +253,7 @@ fn watch(run: &Run, begin: Instant, length: Duration, memory: &mut [Option<u64>;
                 grouped(run.tally.operations()),
                 run.tally.engines.load(Ordering::Relaxed),
                 resident.unwrap_or(0) / 1_000_000,
-                run.violations.count(),
+                run.violations.found().0,
             );
         }
     }

@@ -43,9 +43,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// The defaults.
-    pub(crate) fn new(name: impl Into<String>, runner: Runner) -> Self {
+    pub(crate) fn new(name: &str, runner: Runner) -> Self {
         Self {
-            name: name.into(),
+            name: name.to_owned(),
             runner,
             shards: 1,
             tick: Duration::from_millis(1),

@@ -83,20 +83,6 @@ pub(crate) enum Stop {
     DriverDropped,
 }
 
-impl Stop {
-    fn count(self) -> Count {
-        match self {
-            Self::Cancel => Count::StopCancel,
-            Self::FireNow => Count::StopFireNow,
-            Self::Drain => Count::StopDrain,
-            Self::Race => Count::StopRace,
-            Self::Dropped => Count::StopDropped,
-            Self::Driven => Count::StopDriven,
-            Self::DriverDropped => Count::StopDriverDropped,
-        }
-    }
-}
-
 /// One counter for each.
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -132,7 +118,15 @@ impl Tally {
     }
 
     pub(crate) fn stop(&self, how: Stop) {
-        self.did(how.count());
+        self.did(match how {
+            Stop::Cancel => Count::StopCancel,
+            Stop::FireNow => Count::StopFireNow,
+            Stop::Drain => Count::StopDrain,
+            Stop::Race => Count::StopRace,
+            Stop::Dropped => Count::StopDropped,
+            Stop::Driven => Count::StopDriven,
+            Stop::DriverDropped => Count::StopDriverDropped,
+        });
     }
 
     /// Adds how the timeouts of an engine ended.

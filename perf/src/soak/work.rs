@@ -189,6 +189,11 @@ where
         Way::At(at) => on.schedule_at(at, task).map(Some),
         Way::Detached(delay) => on.schedule_detached(delay, task).map(|()| None),
     });
+    unless_refused(context, outcome)
+}
+
+/// Returns what the engine made of one timeout, and notes it if it refused.
+fn unless_refused<T, F>(context: &TaskContext, outcome: Result<T, ScheduleError<F>>) -> Option<T> {
     outcome.map_err(|error| refuse(context, error, 1)).ok()
 }
 
@@ -265,14 +270,11 @@ pub(crate) fn series(
     let scheduled = match rule {
         Rule::Rate(period, missed) => {
             let task = move || run(None);
-            timer
-                .schedule_at_fixed_rate_with(initial, period, missed, task)
-                .map_err(|error| refuse(context, error, 1))
-                .ok()
+            unless_refused(context, timer.schedule_at_fixed_rate_with(initial, period, missed, task))
         }
         Rule::Delay(delay) => {
             let task = move || run(Some(delay));
-            timer.schedule_with_fixed_delay(initial, delay, task).map_err(|error| refuse(context, error, 1)).ok()
+            unless_refused(context, timer.schedule_with_fixed_delay(initial, delay, task))
         }
         Rule::Repeating(delay, mut times) => {
             let task = move || {
@@ -281,7 +283,7 @@ pub(crate) fn series(
                 run(next);
                 next
             };
-            timer.schedule_repeating(initial, task).map_err(|error| refuse(context, error, 1)).ok()
+            unless_refused(context, timer.schedule_repeating(initial, task))
         }
     };
     let held = made(context, id, scheduled.map(Some))?;
