@@ -27,13 +27,8 @@ pub(crate) fn exact(duration: Duration) -> String {
 }
 
 /// Two decimals and a unit: `1.24ms`.
-pub(crate) fn show(duration: Duration) -> String {
-    format!("{duration:.2?}")
-}
-
-/// As [`show`], for a number of nanoseconds.
 pub(crate) fn show_nanos(nanos: u64) -> String {
-    show(Duration::from_nanos(nanos))
+    format!("{:.2?}", Duration::from_nanos(nanos))
 }
 
 /// Instants as nanoseconds since the start of a run, so that they fit into one atomic word.

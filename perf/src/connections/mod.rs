@@ -68,12 +68,12 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<Verdict> {
     json_file::check(args.json.as_deref())?;
     let pace = Pace::of(args)?;
     println!(
-        "{} connections, {:.0}% of which go silent; idle timeout {}; clients pause {} to {}",
+        "{} connections, {:.0}% of which go silent; idle timeout {}; clients pause {:.2?} to {:.2?}",
         grouped_len(pace.connections),
         SILENT * 100.0,
         duration::exact(pace.idle_timeout),
-        duration::show(pace.least_pause),
-        duration::show(pace.most_pause),
+        pace.least_pause,
+        pace.most_pause,
     );
     println!(
         "{} timeouts without sockets, {} new and {} resets a second; {} of load\n",

@@ -5,7 +5,6 @@
 //! page of its own, so that this bookkeeping is not what is measured; the lock of a page is only
 //! ever contended by a reader that adds the pages up.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -53,7 +52,8 @@ impl Page {
         self.fired.iter().sum()
     }
 
-    fn judge(&mut self, kind: Kind, deadline: Instant, ran: Instant) {
+    /// Notes how late a task of `kind` ran, or that it was early.
+    pub(super) fn judge(&mut self, kind: Kind, deadline: Instant, ran: Instant) {
         match ran.checked_duration_since(deadline) {
             // It grows as far as it has to, so this can't fail.
             Some(late) => _ = self.lateness_ns[kind as usize].record(duration::nanos(late)),
@@ -85,34 +85,14 @@ impl Recorder {
 
     /// A task of `kind` with this `deadline` ran at `ran`.
     pub(super) fn fired(&self, kind: Kind, deadline: Instant, ran: Instant) {
-        let mut page = self.mine();
+        let mut page = self.page();
         page.fired[kind as usize] += 1;
         page.judge(kind, deadline, ran);
     }
 
-    /// An idle timeout ran. Whether it was on time is judged later, with [`Self::judge_idle`].
-    pub(super) fn idle_fired(&self) {
-        self.mine().fired[Kind::Socket as usize] += 1;
-    }
-
-    /// Judges an idle timeout that was counted before.
-    pub(super) fn judge_idle(&self, deadline: Instant, ran: Instant) {
-        self.mine().judge(Kind::Socket, deadline, ran);
-    }
-
     /// A timeout had fired by `seen`, at a time that is not known.
     pub(super) fn had_fired(&self, deadline: Instant, seen: Instant) {
-        self.mine().early += u64::from(seen < deadline);
-    }
-
-    /// A task ran that had run before.
-    pub(super) fn twice(&self) {
-        self.mine().twice += 1;
-    }
-
-    /// A task ran that had been cancelled.
-    pub(super) fn after_cancel(&self) {
-        self.mine().after_cancel += 1;
+        self.page().early += u64::from(seen < deadline);
     }
 
     /// All pages added up.
@@ -122,14 +102,13 @@ impl Recorder {
         sum
     }
 
-    fn mine(&self) -> MutexGuard<'_, Page> {
+    /// The calling thread's page.
+    pub(super) fn page(&self) -> MutexGuard<'_, Page> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            static MINE: Cell<Option<usize>> = const { Cell::new(None) };
+            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PAGES;
         }
-        let index = MINE.get().unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed) % PAGES);
-        MINE.set(Some(index));
-        lock(&self.pages[index])
+        lock(&self.pages[MINE.with(|&page| page)])
     }
 }
 

@@ -82,14 +82,11 @@ impl Closing {
         let against = ours.against(&Counts::of(&self.stats));
         let mut checks: Vec<_> = against.iter().map(|one| check(one.what, one.here, one.there)).collect();
         let whole = reconcile(&self.stats);
+        let why = whole.as_ref().err().map_or(String::new(), |why| format!(" ({why})"));
         checks.extend([
             check("pending without sockets, and at shutdown no more", self.armed, self.handed_back.min(self.armed)),
             check("handed back by shutdown", self.handed_back, open),
-            check(
-                &format!("engine's counters that do not add up{}", text(whole.as_ref())),
-                u64::from(whole.is_err()),
-                0,
-            ),
+            check(&format!("engine's counters that do not add up{why}"), u64::from(whole.is_err()), 0),
             check("refused", ours.rejected, 0),
             check("early", tasks.early, 0),
             check("run twice", tasks.twice, 0),
@@ -102,10 +99,6 @@ impl Closing {
         ]);
         checks
     }
-}
-
-fn text(outcome: Result<&(), &String>) -> String {
-    outcome.err().map_or(String::new(), |why| format!(" ({why})"))
 }
 
 impl Report {

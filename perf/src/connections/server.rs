@@ -207,7 +207,7 @@ impl Connection {
         let (signal, recorder) = (self.signal.clone(), Arc::clone(&self.shared.recorder));
         // Its deadline moves, so only the connection can judge whether it is on time.
         let idle = self.shared.timer.schedule(self.shared.pace.idle_timeout, move || {
-            recorder.idle_fired();
+            recorder.page().fired[Kind::Socket as usize] += 1;
             let _ = signal.send(Signal::Idle(serial, Instant::now()));
         });
         self.with(|outcome| count_schedule(&mut outcome.counts, idle.is_ok()));
@@ -297,7 +297,7 @@ impl Connection {
             Err(error) if error.kind() != ErrorKind::WouldBlock => return false,
             Err(_) => {}
         }
-        self.shared.recorder.judge_idle(over, ran);
+        self.shared.recorder.page().judge(Kind::Socket, over, ran);
         // A client that waits for an answer is not idle.
         if self.request.is_some() {
             self.with(|outcome| outcome.kept_at_work += 1);

@@ -120,11 +120,11 @@ impl Slots {
                 self.vacant.push(slot);
             }
             Err(seen) if self::generation(seen) == generation => match Fate::in_word(seen).map(Fate::run) {
-                Some(Err(Fault::AfterCancel)) => self.recorder.after_cancel(),
-                _ => self.recorder.twice(),
+                Some(Err(Fault::AfterCancel)) => self.recorder.page().after_cancel += 1,
+                _ => self.recorder.page().twice += 1,
             },
             // Its place is another's: it ran, or was cancelled, before.
-            Err(_) => self.recorder.twice(),
+            Err(_) => self.recorder.page().twice += 1,
         }
     }
 }

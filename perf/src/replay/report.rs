@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::engine::Outcome;
 use super::trace::{Contents, Counts};
-use crate::duration::{exact, show, show_nanos};
+use crate::duration::{exact, show_nanos};
 use crate::number::{grouped, grouped_len};
 
 /// The whole result; its JSON is this, field by field.
@@ -121,10 +121,9 @@ pub(super) fn print_manner(keep_alive: Duration, real: Option<(f64, Duration)>) 
     match real {
         None => println!("keep-alive {keep_alive}, on a clock stepped by hand: exact"),
         Some((speed, takes)) => println!(
-            "keep-alive {keep_alive}, on the real clock {speed} times as fast, with real workers: some {}, without the \
-             time in which no connection is open\n  counts may differ a little from the exact ones, as the log knows \
-             whole seconds",
-            show(takes)
+            "keep-alive {keep_alive}, on the real clock {speed} times as fast, with real workers: some {takes:.2?}, \
+             without the time in which no connection is open\n  counts may differ a little from the exact ones, as \
+             the log knows whole seconds"
         ),
     }
 }
