@@ -5,26 +5,20 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tempfile::TempDir;
 use tourbillon::Timer;
 use tourbillon_durable::{Dialect, DurableTimer, Filter, OpenError, Operator, OperatorError, Outcome, migrations};
 
+use support::file;
 use support::player::say;
 use support::process::Process;
 
 /// The environment variable that makes a test the process that owns a file: its path.
 const OWNER: &str = "TOURBILLON_DURABLE_OPERATED";
 const HOUR: Duration = Duration::from_secs(3_600);
-
-fn file() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("timeouts.db");
-    (directory, path)
-}
 
 fn start(path: &Path) -> DurableTimer {
     DurableTimer::open(path).unwrap().handler("work", |_due| Outcome::Done).start(&Timer::new().unwrap()).unwrap()

@@ -13,7 +13,7 @@ use tourbillon_durable::{CommitError, DurableTimer};
 
 use support::postgres::Server;
 use support::runs::{FAR, Runs, ms, schedule};
-use support::until;
+use support::{stop_in_time, until};
 
 const LIMIT: Duration = Duration::from_secs(2);
 /// A loaded machine may add this.
@@ -35,12 +35,6 @@ fn are_answered_in_time(timers: &DurableTimer) {
     }
 }
 
-fn stops_in_time(timers: &DurableTimer) {
-    let begun = Instant::now();
-    timers.stop();
-    assert!(begun.elapsed() < ms(8_000), "a stop took {:?}", begun.elapsed());
-}
-
 /// Calls are answered again, and what was scheduled before runs.
 fn goes_on(timers: &DurableTimer, runs: &Runs) {
     until(|| timers.schedule("after", ms(10), "close", b"").unwrap().wait().is_ok());
@@ -57,10 +51,10 @@ fn calls_are_answered_and_a_stop_ends_while_the_server_is_away() {
     let stopped = start(&server, &others);
     server.stop();
     are_answered_in_time(&timers);
-    stops_in_time(&stopped);
+    stop_in_time(&stopped);
     server.start_again();
     goes_on(&timers, &runs);
-    stops_in_time(&timers);
+    stop_in_time(&timers);
 }
 
 #[test]
@@ -71,12 +65,12 @@ fn calls_are_answered_and_a_stop_ends_while_the_server_hangs() {
     let stopped = start(&server, &others);
     server.hang();
     are_answered_in_time(&timers);
-    stops_in_time(&stopped);
+    stop_in_time(&stopped);
     // Longer than the store waits for an answer, and for a connection.
     thread::sleep(ms(25_000));
     server.go_on();
     goes_on(&timers, &runs);
-    stops_in_time(&timers);
+    stop_in_time(&timers);
 }
 
 /// A commit waits for a replica that is away, for longer than the store waits and than a lease

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use stores::until;
+use stores::{file, stop_in_time, until};
 use testkit::again;
 use tourbillon::Timer;
 use tourbillon_durable::{CommitError, DurableTimer, Outcome};
@@ -25,8 +25,6 @@ const SOON: Duration = Duration::from_millis(500);
 /// A call has an answer within this time, and its answer may be a little late.
 const LIMIT: Duration = Duration::from_secs(1);
 const ANSWERED: Duration = Duration::from_secs(4);
-/// A stop ends within this time.
-const STOPPED: Duration = Duration::from_secs(8);
 
 fn start(path: &Path) -> DurableTimer {
     DurableTimer::open(path)
@@ -45,16 +43,9 @@ fn schedule(timers: &DurableTimer, key: &str, delay: Duration, payload: &[u8]) -
     answer
 }
 
-fn stops_in_time(timers: &DurableTimer) {
-    let begun = Instant::now();
-    timers.stop();
-    assert!(begun.elapsed() < STOPPED, "a stop took {:?}", begun.elapsed());
-}
-
 #[test]
 fn while_somebody_else_has_the_write_lock_calls_are_answered_and_then_all_runs() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("timeouts.db");
+    let (_directory, path) = file();
     let timers = start(&path);
     for n in 0..50 {
         schedule(&timers, &format!("due:{n}"), SOON, b"").unwrap();
@@ -84,15 +75,14 @@ fn while_somebody_else_has_the_write_lock_calls_are_answered_and_then_all_runs()
 
 #[test]
 fn a_stop_ends_in_time_while_somebody_else_has_the_write_lock() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("timeouts.db");
+    let (_directory, path) = file();
     let timers = start(&path);
     schedule(&timers, "far", HOUR, b"").unwrap();
     schedule(&timers, "near", SOON, b"").unwrap();
     let shell = Connection::open(&path).unwrap();
     until(|| shell.execute_batch("BEGIN EXCLUSIVE").is_ok());
     thread::sleep(2 * SOON);
-    stops_in_time(&timers);
+    stop_in_time(&timers);
     drop(timers);
     shell.execute_batch("COMMIT").unwrap();
     let timers = start(&path);
@@ -102,8 +92,7 @@ fn a_stop_ends_in_time_while_somebody_else_has_the_write_lock() {
 
 #[test]
 fn the_log_becomes_short_again_after_somebody_has_read_for_long() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("timeouts.db");
+    let (directory, path) = file();
     let log = || fs::metadata(directory.path().join("timeouts.db-wal")).unwrap().len() >> 20;
     let timers = start(&path);
     let write = |count: usize, len: usize| {
@@ -129,8 +118,7 @@ fn the_log_becomes_short_again_after_somebody_has_read_for_long() {
 
 #[test]
 fn the_log_keeps_its_length_while_nobody_reads_for_long() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("timeouts.db");
+    let (directory, path) = file();
     let log = || fs::metadata(directory.path().join("timeouts.db-wal")).unwrap().len();
     let timers = start(&path);
     let mut shrunk = 0;
@@ -204,5 +192,5 @@ fn while_the_disk_is_full_calls_are_answered_and_then_all_runs() {
     until(|| timers.stats().completed == 20);
     schedule(&timers, "after", HOUR, b"").unwrap();
     fill(disk);
-    stops_in_time(&timers);
+    stop_in_time(&timers);
 }

@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -15,8 +15,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 use rusqlite::Connection;
 use support::player::say;
 use support::process::Process;
-use support::until;
-use tempfile::TempDir;
+use support::{file, until};
 use tourbillon::Timer;
 use tourbillon_durable::{CommitError, DurableTimer, OpenError, Outcome};
 
@@ -25,12 +24,6 @@ const OWNER: &str = "TOURBILLON_DURABLE_OWNER";
 const HOUR: Duration = Duration::from_secs(3_600);
 /// A call without an answer by then fails.
 const LIMIT: Duration = Duration::from_secs(2);
-
-fn file() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("timeouts.db");
-    (directory, path)
-}
 
 fn start(path: &Path) -> DurableTimer {
     DurableTimer::open(path)

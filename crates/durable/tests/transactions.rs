@@ -6,13 +6,11 @@
 mod support;
 
 use std::error::Error;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use postgres::NoTls;
 use rusqlite::{Connection, TransactionBehavior};
-use tempfile::TempDir;
 use tourbillon::Timer;
 use tourbillon_durable::transaction::{postgres as pg, sqlite, tokio_postgres as tokio_pg};
 use tourbillon_durable::{DurableTimer, Outcome, Scheduled};
@@ -20,7 +18,7 @@ use tourbillon_durable::{DurableTimer, Outcome, Scheduled};
 use support::pooler::Pooler;
 use support::postgres::Server;
 use support::runs::{FAR, Runs, ms, schedule};
-use support::{PATIENCE, until};
+use support::{PATIENCE, file, until};
 
 /// Timers that scan each half hour: only a peek brings what is due sooner.
 fn start(runs: &Runs, location: &str) -> DurableTimer {
@@ -28,12 +26,6 @@ fn start(runs: &Runs, location: &str) -> DurableTimer {
     let timers = open.start(&Timer::new().unwrap()).unwrap();
     until(|| timers.stats().scans > 0);
     timers
-}
-
-fn file() -> (TempDir, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("timeouts.db");
-    (directory, path)
 }
 
 /// A transaction of either store.

@@ -16,7 +16,7 @@ use tourbillon_durable::{Due, DurableTimer, Filter, HandlerOptions, Operator, Ou
 
 use support::postgres::Server;
 use support::runs::{FAR, Runs, ms};
-use support::{PATIENCE, until};
+use support::{PATIENCE, file, until};
 
 /// A handler that runs until the test lets it go on.
 fn waits() -> (impl Fn(Due) -> Outcome + Send + Sync, mpsc::Sender<()>) {
@@ -111,8 +111,7 @@ fn a_stop_waits_for_a_run_although_a_row_that_is_to_be_given_back_is_locked() {
 
 #[test]
 fn an_operator_sees_at_once_that_a_handler_goes_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("timeouts.db");
+    let (_directory, path) = file();
     let timers = DurableTimer::open(&path)
         .unwrap()
         .lease(FAR)

@@ -5,13 +5,15 @@
 #[allow(dead_code, reason = "the tests of several processes use the rest")]
 mod postgres;
 #[path = "../support/until.rs"]
+#[allow(dead_code, reason = "each test binary uses a part of it")]
 mod until;
 
 use tempfile::TempDir;
 
 #[cfg(feature = "postgres")]
 use self::until::PATIENCE;
-pub(crate) use self::until::until;
+#[allow(unused_imports, reason = "each test binary uses a part of it")]
+pub(crate) use self::until::{file, stop_in_time, until};
 
 /// A store of a test's own.
 pub(crate) enum Place {

@@ -1,6 +1,10 @@
-//! Waits for what must happen sometime.
+//! Waits for what must happen sometime, and a file to wait in.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tourbillon_durable::DurableTimer;
 
 /// How long a test waits for what must happen sometime, even on a heavily loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -13,4 +17,19 @@ pub(crate) fn until(mut holds: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "it has not come about in {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Stops the timers, which ends in time even if the end of a run can't be written.
+#[track_caller]
+pub(crate) fn stop_in_time(timers: &DurableTimer) {
+    let begun = Instant::now();
+    timers.stop();
+    assert!(begun.elapsed() < Duration::from_secs(8), "a stop took {:?}", begun.elapsed());
+}
+
+/// Returns the path of an SQLite file that is not there yet, and its directory, which goes with it.
+pub(crate) fn file() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("timeouts.db");
+    (directory, path)
 }
