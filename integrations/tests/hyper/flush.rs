@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::limits::{IDLE, assert_closed, ended, limits, steps};
+use super::limits::{IDLE, assert_closed, ended, steps, with_limits};
 use super::*;
 
 /// A stream whose flushes wait while the test says so, as those of TLS may.
@@ -42,9 +42,7 @@ impl hyper::rt::Write for Stalls {
 
 #[test]
 fn the_idle_time_begins_when_the_last_answer_has_been_flushed() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (mut client, io) = connection().await;
         let (stalls, waker) = (Arc::new(AtomicUsize::new(1)), Arc::default());
         let stream = Stalls { io, stalls: Arc::clone(&stalls), waker: Arc::clone(&waker) };

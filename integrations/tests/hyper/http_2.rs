@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use tourbillon_hyper::Limits;
 
-use super::limits::{IDLE, ended, limits, steps};
+use super::limits::{IDLE, ended, steps, with_limits};
 use super::*;
 
 /// A client's connection, which can be made to take nothing any more.
@@ -74,9 +74,7 @@ impl Client {
 
 #[test]
 fn an_http_2_connection_with_a_tunnel_is_never_idle() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|_timer, clock, limits| async move {
         let (client, served) = served(&limits, 0).await;
         let mut tunnel = client.tunnel().await;
         for _ in 0..3 {
@@ -96,9 +94,7 @@ fn an_http_2_connection_with_a_tunnel_is_never_idle() {
 
 #[test]
 fn an_http_2_client_that_takes_nothing_is_closed_though_it_has_a_tunnel() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         // More than the buffers of two sockets hold.
         let (client, served) = served(&limits, 64 << 20).await;
         let mut tunnel = client.tunnel().await;
@@ -118,9 +114,7 @@ fn an_http_2_client_that_takes_nothing_is_closed_though_it_has_a_tunnel() {
 
 #[test]
 fn an_http_2_connection_that_only_pings_is_idle() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|_timer, clock, limits| async move {
         let (client, stream) = connection().await;
         let (io, service) = limits.apply(stream, service_fn(hello));
         let served =
@@ -146,9 +140,7 @@ fn an_http_2_connection_that_only_pings_is_idle() {
 
 #[test]
 fn an_upload_that_outlasts_its_answer_is_left_alone_with_http_2() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|_timer, clock, limits| async move {
         let (client, stream) = connection().await;
         let (told, mut taken) = unbounded_channel();
         let service = service_fn(move |mut request: Request<Incoming>| {

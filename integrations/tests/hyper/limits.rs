@@ -22,6 +22,17 @@ pub(super) fn limits(timer: &Timer) -> Limits {
     Limits::new(timer.clone()).header(HEADER).idle(IDLE).request(REQUEST, StatusCode::GATEWAY_TIMEOUT)
 }
 
+/// Runs the work with an engine, the clock that moves it, and these limits.
+pub(super) fn with_limits<W>(work: impl FnOnce(Timer, ManualClock, Limits) -> W + Send + 'static)
+where
+    W: Future<Output = ()> + Send,
+{
+    without_tokios_timer("a server", async {
+        let (timer, clock) = by_hand();
+        work(timer.clone(), clock, limits(&timer)).await;
+    });
+}
+
 /// What limits have ended: headers, idle connections, requests.
 pub(super) fn ended(limits: &Limits) -> (u64, u64, u64) {
     let LimitStats { header, idle, request, .. } = limits.stats();
@@ -93,9 +104,7 @@ async fn assert_timed_out(served: Served) {
 
 #[test]
 fn a_connection_that_sends_no_header_is_closed() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (mut client, served) = served(&timer, &limits).await;
         clock.advance(HEADER - NS);
         assert_eq!((timer.stats().fired, timer.pending()), (0, 1));
@@ -108,9 +117,7 @@ fn a_connection_that_sends_no_header_is_closed() {
 
 #[test]
 fn a_header_that_comes_byte_by_byte_has_no_more_time_for_it() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (mut client, served) = served(&timer, &limits).await;
         for byte in ["G", "E", "T", " "] {
             send(&mut client, byte).await;
@@ -126,9 +133,7 @@ fn a_header_that_comes_byte_by_byte_has_no_more_time_for_it() {
 
 #[test]
 fn the_time_for_a_later_header_begins_with_its_first_byte() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (mut client, served) = served(&timer, &limits).await;
         ask_and_be_idle(&timer, &mut client).await;
         clock.advance(IDLE - MS); // longer than a header may take
@@ -145,9 +150,7 @@ fn the_time_for_a_later_header_begins_with_its_first_byte() {
 
 #[test]
 fn an_idle_keep_alive_connection_is_closed() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (mut client, served) = served(&timer, &limits).await;
         ask_and_be_idle(&timer, &mut client).await;
         for _ in 0..3 {
@@ -165,9 +168,7 @@ fn an_idle_keep_alive_connection_is_closed() {
 
 #[test]
 fn a_slow_request_is_answered_with_504_and_the_connection_is_kept() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (mut client, served) = served(&timer, &limits).await;
         send(&mut client, "GET /never HTTP/1.1\r\nHost: a\r\n\r\n").await;
         until("the request is being served", || timer.pending() == 2).await;
@@ -238,9 +239,7 @@ async fn streamed(limits: &Limits) -> (TcpStream, Served, Sender<Bytes>) {
 
 #[test]
 fn an_answer_whose_body_pauses_is_left_alone() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (mut client, served, mut writes) = streamed(&limits).await;
         send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         let mut answer = Vec::new();
@@ -264,9 +263,7 @@ fn an_answer_whose_body_pauses_is_left_alone() {
 
 #[test]
 fn a_client_that_does_not_take_its_answer_is_closed_but_not_while_it_takes_some() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (mut client, served, mut writes) = streamed(&limits).await;
         send(&mut client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         // More than the buffers of two sockets hold.
@@ -291,9 +288,7 @@ fn a_client_that_does_not_take_its_answer_is_closed_but_not_while_it_takes_some(
 
 #[test]
 fn a_connection_has_one_timeout_whatever_it_is_asked() {
-    without_tokios_timer("a server", async {
-        let (timer, _clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, _clock, limits| async move {
         let (mut client, _served) = served(&timer, &limits).await;
         let before = timer.stats();
         for _ in 0..50 {
@@ -324,9 +319,7 @@ fn without_limits_nothing_is_scheduled_and_nothing_ends() {
 
 #[test]
 fn an_upgraded_connection_has_no_limits() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|_timer, clock, limits| async move {
         let (mut client, stream) = connection().await;
         let service = service_fn(|mut request: Request<Incoming>| async move {
             tokio::spawn(async move {
@@ -355,9 +348,7 @@ fn an_upgraded_connection_has_no_limits() {
 
 #[test]
 fn a_graceful_shutdown_closes_a_limited_connection_that_is_idle() {
-    without_tokios_timer("a server", async {
-        let (timer, _clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, _clock, limits| async move {
         let (mut client, stream) = connection().await;
         let (io, service) = limits.apply(stream, service_fn(hello));
         let graceful = GracefulShutdown::new();
@@ -371,9 +362,7 @@ fn a_graceful_shutdown_closes_a_limited_connection_that_is_idle() {
 
 #[test]
 fn a_request_that_waits_when_the_engine_is_shut_down_is_answered_with_503() {
-    without_tokios_timer("a server", async {
-        let (timer, _clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, _clock, limits| async move {
         let (mut client, _served) = served(&timer, &limits).await;
         send(&mut client, "GET /never HTTP/1.1\r\nHost: a\r\n\r\n").await;
         until("the request is being served", || timer.pending() == 2).await;
@@ -438,9 +427,7 @@ fn an_http_2_connection_is_closed_when_it_has_had_no_stream_for_a_while_and_not_
 
 #[test]
 fn each_request_of_an_http_2_connection_has_a_limit_of_its_own() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (client, _served, _connection) = served_by_http_2(&timer, &limits).await;
         let slow = {
             let client = client.clone();
@@ -459,9 +446,7 @@ fn each_request_of_an_http_2_connection_has_a_limit_of_its_own() {
 
 #[test]
 fn an_http_2_connection_that_asks_for_nothing_is_closed() {
-    without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
-        let limits = limits(&timer);
+    with_limits(|timer, clock, limits| async move {
         let (_client, served, _connection) = served_by_http_2(&timer, &limits).await;
         until("the server waits for a header", || timer.pending() == 1).await;
         clock.advance(HEADER);
