@@ -2,14 +2,14 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Clock, ClockListener, Driver, ManualClock, MissedTicks, PausableClock, Timer};
 
-use common::{DAY, HOUR, MS, Runs, driven_with_pauses, eventually, settle};
+use common::{Counter, DAY, HOUR, MS, Runs, driven_with_pauses, eventually, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,35 +21,27 @@ fn with_pauses(builder: Builder) -> (Timer, PausableClock, ManualClock) {
 }
 
 /// Counts the calls of a driver.
-fn rings(driver: &Driver) -> Arc<AtomicUsize> {
-    let rings = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&rings);
-    driver.on_earlier(move || _ = count.fetch_add(1, Ordering::Relaxed));
+fn rings(driver: &Driver) -> Counter {
+    let rings = Counter::default();
+    driver.on_earlier(rings.task());
     rings
-}
-
-/// Returns a task that counts its runs.
-fn counting() -> (Arc<AtomicUsize>, impl Fn() + Clone + Send + 'static) {
-    let runs = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&runs);
-    (runs, move || _ = count.fetch_add(1, Ordering::Relaxed))
 }
 
 #[test]
 fn with_workers_a_pause_fires_nothing_and_delays_all_that_is_pending_by_itself() {
     let (timer, clock, hand) = with_pauses(Timer::builder().shards(2));
     let delays = [MS, 5 * SECOND, HOUR, DAY];
-    let (runs, beats) = (Runs::new(delays.len()), counting());
+    let (runs, beats) = (Runs::new(delays.len()), Counter::default());
     for (id, delay) in delays.into_iter().enumerate() {
         drop(timer.shard_for(&id).schedule(delay, runs.task(id)).expect("accepted"));
     }
-    drop(timer.schedule_at_fixed_rate(2 * SECOND, 2 * HOUR, beats.1).expect("accepted"));
+    drop(timer.schedule_at_fixed_rate(2 * SECOND, 2 * HOUR, beats.task()).expect("accepted"));
     hand.advance(SECOND);
     assert_eq!(runs.total(), 1);
     for _ in 0..3 {
         clock.pause();
         hand.advance(100 * DAY);
-        assert_eq!((runs.total(), beats.0.load(Ordering::Relaxed)), (1, 0), "in a pause");
+        assert_eq!((runs.total(), beats.get()), (1, 0), "in a pause");
         clock.resume();
     }
     let mut come = SECOND;
@@ -66,8 +58,8 @@ fn with_workers_a_pause_fires_nothing_and_delays_all_that_is_pending_by_itself()
 #[test]
 fn driven_a_pause_fires_nothing_and_delays_all_that_is_pending_by_itself() {
     let (timer, mut driver, clock, hand) = driven_with_pauses();
-    let (before, runs) = (timer.schedule(2 * MS, || ()).expect("accepted"), counting());
-    drop(timer.schedule_at_fixed_rate(3 * MS, 3 * MS, runs.1).expect("accepted"));
+    let (before, runs) = (timer.schedule(2 * MS, || ()).expect("accepted"), Counter::default());
+    drop(timer.schedule_at_fixed_rate(3 * MS, 3 * MS, runs.task()).expect("accepted"));
     hand.advance(MS);
     clock.pause();
     let within = timer.schedule(MS, || ()).expect("accepted");
@@ -85,7 +77,7 @@ fn driven_a_pause_fires_nothing_and_delays_all_that_is_pending_by_itself() {
     hand.advance(Duration::from_nanos(1));
     assert_eq!((driver.turn(), timer.now()), (2, deadlines[0]));
     hand.advance(MS);
-    assert_eq!((driver.turn(), runs.0.load(Ordering::Relaxed)), (1, 1), "the rate lost the pause and no more");
+    assert_eq!((driver.turn(), runs.get()), (1, 1), "the rate lost the pause and no more");
 }
 
 #[test]
@@ -113,20 +105,19 @@ fn the_end_of_a_pause_calls_each_driver_that_waits_for_a_time_or_for_none() {
     let (timer, mut driver, clock, hand) = driven_with_pauses();
     let (other_timer, other) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
     let (rung, other_rung) = (rings(&driver), rings(&other));
-    let count = |rings: &AtomicUsize| rings.swap(0, Ordering::Relaxed);
     let _far = timer.schedule(HOUR, || ()).expect("accepted");
     drop(other_timer.schedule(DAY, || ()).expect("accepted"));
     // One has looked before the pause, and one looks in it.
     assert!(driver.next_wakeup().is_some());
     clock.pause();
     assert_eq!(other.next_wakeup(), None);
-    count(&rung);
-    count(&other_rung);
+    rung.take();
+    other_rung.take();
     clock.resume();
-    assert_eq!((count(&rung), count(&other_rung)), (1, 1));
+    assert_eq!((rung.take(), other_rung.take()), (1, 1));
     assert!(driver.next_wakeup().is_some_and(|at| at > clock.now() && at <= clock.now() + HOUR));
     clock.resume();
-    assert_eq!(count(&rung), 0, "there was no pause");
+    assert_eq!(rung.take(), 0, "there was no pause");
     hand.advance(HOUR);
     assert_eq!(driver.turn(), 1);
 }
@@ -204,9 +195,9 @@ fn a_driver_is_called_when_its_clock_jumps_and_fires_what_has_become_due() {
     let [soon, later] = [HOUR, 3 * HOUR].map(|delay| timer.schedule(delay, || ()).expect("accepted"));
     assert!(driver.next_wakeup().is_some() && driver.turn() == 0);
     assert!(driver.next_wakeup().is_some_and(|at| at > clock.now()));
-    rings.store(0, Ordering::Relaxed);
+    rings.take();
     clock.jump(2 * HOUR);
-    assert_eq!(rings.load(Ordering::Relaxed), 1);
+    assert_eq!(rings.get(), 1);
     assert_eq!(driver.turn(), 1);
     assert!(soon.is_expired() && later.is_pending());
 }
@@ -241,17 +232,17 @@ fn advance_through_goes_to_the_deadlines_of_all_engines_on_the_clock() {
     let clock = ManualClock::new();
     let engine = || Timer::builder().clock(clock.clone()).build().expect("the options make sense");
     let [first, second] = [engine(), engine()];
-    let (threes, fives, chained) = (counting(), counting(), counting());
-    let _threes = first.schedule_at_fixed_rate(3 * SECOND, 3 * SECOND, threes.1).expect("accepted");
-    let _fives = second.schedule_with_fixed_delay(5 * SECOND, 5 * SECOND, fives.1).expect("accepted");
+    let [threes, fives, chained] = [0; 3].map(|_| Counter::default());
+    let _threes = first.schedule_at_fixed_rate(3 * SECOND, 3 * SECOND, threes.task()).expect("accepted");
+    let _fives = second.schedule_with_fixed_delay(5 * SECOND, 5 * SECOND, fives.task()).expect("accepted");
     // A task of one engine schedules on the other.
-    let other = second.clone();
-    let task = move || other.schedule_detached(7 * SECOND, chained.1.clone()).expect("accepted");
+    let (other, next) = (second.clone(), chained.task());
+    let task = move || other.schedule_detached(7 * SECOND, next).expect("accepted");
     first.schedule_detached(SECOND, task).expect("accepted");
     clock.advance_through(7 * SECOND);
-    assert_eq!(chained.0.load(Ordering::Relaxed), 0);
+    assert_eq!(chained.get(), 0);
     clock.advance_through(53 * SECOND);
-    let ran = [&threes.0, &fives.0, &chained.0].map(|runs| runs.load(Ordering::Relaxed));
+    let ran = [threes, fives, chained].map(|runs| runs.get());
     assert_eq!(ran, [20, 12, 1]);
 }
 
@@ -259,29 +250,29 @@ fn advance_through_goes_to_the_deadlines_of_all_engines_on_the_clock() {
 fn advance_through_passes_by_an_engine_in_a_pause_and_one_that_is_driven() {
     let (timer, clock, hand) = with_pauses(Timer::builder());
     let (other, mut driver) = Timer::builder().clock(hand.clone()).build_driven().expect("the options make sense");
-    let (beats, turns) = (counting(), counting());
-    let _beats = timer.schedule_at_fixed_rate(SECOND, SECOND, beats.1).expect("accepted");
-    let _turns = other.schedule_at_fixed_rate(SECOND, SECOND, turns.1).expect("accepted");
+    let (beats, turns) = (Counter::default(), Counter::default());
+    let _beats = timer.schedule_at_fixed_rate(SECOND, SECOND, beats.task()).expect("accepted");
+    let _turns = other.schedule_at_fixed_rate(SECOND, SECOND, turns.task()).expect("accepted");
     clock.pause();
     hand.advance_through(HOUR);
-    assert_eq!((beats.0.load(Ordering::Relaxed), settle(&mut driver, &hand)), (0, 1), "its owner turns it");
+    assert_eq!((beats.get(), settle(&mut driver, &hand)), (0, 1), "its owner turns it");
     clock.resume();
     hand.advance_through(60 * SECOND);
-    assert_eq!(beats.0.load(Ordering::Relaxed), 60);
+    assert_eq!(beats.get(), 60);
 }
 
 #[test]
 fn advance_through_from_two_threads_goes_as_far_as_both_and_skips_no_run() {
     let clock = ManualClock::new();
     let timer = Timer::builder().clock(clock.clone()).build().expect("the options make sense");
-    let runs = counting();
-    let series = timer.schedule_at_fixed_rate(MS, MS, runs.1).expect("accepted");
+    let runs = Counter::default();
+    let series = timer.schedule_at_fixed_rate(MS, MS, runs.task()).expect("accepted");
     let start = clock.now();
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| clock.advance_through(200 * MS));
         }
     });
-    assert_eq!((clock.now() - start, runs.0.load(Ordering::Relaxed)), (400 * MS, 400));
+    assert_eq!((clock.now() - start, runs.get()), (400 * MS, 400));
     assert!(series.cancel());
 }

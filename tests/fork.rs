@@ -10,8 +10,7 @@ mod common;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
@@ -24,7 +23,7 @@ use tourbillon::{
 };
 
 use child::in_child;
-use common::{HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually};
+use common::{Counter, HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually};
 
 /// One fork at a time: another test's threads would be gone in the child, with the locks they hold.
 fn alone() -> MutexGuard<'static, ()> {
@@ -129,16 +128,15 @@ fn in_the_child_the_end_of_a_pause_calls_no_worker() {
     let _alone = alone();
     let clock = PausableClock::over(ManualClock::new());
     let (timer, driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
-    let (rings, rung) = (Arc::new(AtomicUsize::new(0)), |rings: &AtomicUsize| rings.load(Ordering::Relaxed));
-    let ring = Arc::clone(&rings);
-    driver.on_earlier(move || _ = ring.fetch_add(1, Ordering::Relaxed));
+    let rings = Counter::default();
+    driver.on_earlier(rings.task());
     let _far = timer.schedule(HOUR, || ()).expect("accepted");
     assert!(driver.next_wakeup().is_some());
-    let before = rung(&rings);
+    let before = rings.get();
     let pause = || {
         clock.pause();
         clock.resume();
-        rung(&rings) - before
+        rings.get() - before
     };
     in_child("a driver that waits", || first_wrong(&[pause() == 0, !clock.is_paused()]));
     assert_eq!(pause(), 1, "in the parent it does");
@@ -166,24 +164,23 @@ fn in_the_child_health_says_forked_and_a_manual_clock_waits_for_no_worker() {
 fn in_the_child_the_last_timer_can_be_dropped_and_nothing_runs() {
     let _alone = alone();
     for (kind, timer) in engines() {
-        let runs = Arc::new(AtomicUsize::new(0));
+        let runs = Counter::default();
         for delay in [MS, 5 * MS, HOUR] {
-            let ran = Arc::clone(&runs);
-            timer.schedule_detached(delay, move || _ = ran.fetch_add(1, Ordering::SeqCst)).expect("accepted");
+            timer.schedule_detached(delay, runs.task()).expect("accepted");
         }
-        let before = runs.load(Ordering::SeqCst);
+        let before = runs.get();
         let parents = &timer;
         in_child(kind, || {
-            let before = runs.load(Ordering::SeqCst);
+            let before = runs.get();
             // SAFETY: the child's copy is the only one in its process, and the child leaves without
             // dropping it again.
             drop(unsafe { std::ptr::read(parents) });
             thread::sleep(30 * MS);
-            first_wrong(&[runs.load(Ordering::SeqCst) == before])
+            first_wrong(&[runs.get() == before])
         });
         assert!(before <= 2);
         // The parent's timeouts run in the parent.
-        eventually("they fire in the parent", || kind == "by hand" || runs.load(Ordering::SeqCst) == 2);
+        eventually("they fire in the parent", || kind == "by hand" || runs.get() == 2);
         assert_eq!(timer.shutdown().expect("the first").len(), if kind == "by hand" { 3 } else { 1 });
         assert_counters_reconcile(&timer.stats());
     }
@@ -202,11 +199,9 @@ fn in_the_child_a_new_engine_works_and_so_does_one_that_is_driven() {
             let delay = Duration::from_millis(id as u64 % 5);
             drop(timer.shard_for(&id).schedule(delay, runs.task(id)).expect("accepted"));
         }
-        let periodic = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&periodic);
-        let repeat = move || _ = count.fetch_add(1, Ordering::SeqCst);
-        let rate = timer.schedule_at_fixed_rate(MS, MS, repeat).expect("accepted");
-        let all_ran = wait_for(|| runs.total() == 100 && periodic.load(Ordering::SeqCst) >= 3);
+        let periodic = Counter::default();
+        let rate = timer.schedule_at_fixed_rate(MS, MS, periodic.task()).expect("accepted");
+        let all_ran = wait_for(|| runs.total() == 100 && periodic.get() >= 3);
         let left = timer.schedule(HOUR, || ()).expect("accepted");
         let cancelled = rate.cancel();
         let shut_down = timer.shutdown().is_ok_and(|unfired| unfired.len() == 1) && left.is_cancelled();
@@ -237,9 +232,8 @@ fn in_the_child_a_pool_from_before_runs_what_a_new_engine_gives_it_and_nothing_o
     };
     old.schedule_detached(Duration::ZERO, hold).expect("accepted");
     has_begun.recv().expect("it begins");
-    let parents = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&parents);
-    let queued = old.schedule(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::SeqCst)).expect("accepted");
+    let parents = Counter::default();
+    let queued = old.schedule(Duration::ZERO, parents.task()).expect("accepted");
     eventually("it waits in the queue", || handed_over.get() == 2);
     drop(queued);
     thread::sleep(10 * MS);
@@ -249,10 +243,10 @@ fn in_the_child_a_pool_from_before_runs_what_a_new_engine_gives_it_and_nothing_o
         (0..50).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
         let all_ran = wait_for(|| runs.total() == 50);
         let ended = timer.shutdown().is_ok_and(|left| left.is_empty());
-        first_wrong(&[all_ran, ended, parents.load(Ordering::SeqCst) == 0])
+        first_wrong(&[all_ran, ended, parents.get() == 0])
     });
     drop(release);
-    eventually("the parent's runs in the parent", || parents.load(Ordering::SeqCst) == 1);
+    eventually("the parent's runs in the parent", || parents.get() == 1);
     assert_eq!(old.shutdown().expect("the first").len(), 0);
 }
 
@@ -303,17 +297,15 @@ fn a_child_of_a_child_is_a_child() {
 #[test]
 fn in_the_child_a_driver_from_before_runs_nothing_that_is_the_parents() {
     let _alone = alone();
-    let runs = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&runs);
+    let runs = Counter::default();
     let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
-    let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
-    let periodic = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, runs.task()).expect("accepted");
     thread::sleep(3 * MS);
     in_child("driven", || {
         let turned = driver.turn() == 0 && driver.next_wakeup().is_none();
-        first_wrong(&[turned, runs.load(Ordering::Relaxed) == 0])
+        first_wrong(&[turned, runs.get() == 0])
     });
-    assert!(driver.turn() > 0 && runs.load(Ordering::Relaxed) > 0, "the parent's go on");
+    assert!(driver.turn() > 0 && runs.get() > 0, "the parent's go on");
     assert!(periodic.cancel());
 }
 

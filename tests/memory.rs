@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Driver, Inline, Timeout, Timer};
 
-use common::{HOUR, MS, alone, assert_counters_reconcile, block, eventually, resident_bytes};
+use common::{HOUR, MS, alone, assert_counters_reconcile, block, built, eventually, resident_bytes};
 
 const STEPS: usize = if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000 };
 const RING: usize = 1_000;
@@ -179,8 +179,7 @@ fn churn(timer: &Timer, producers: usize, live: usize, how_long: Duration, end_o
 fn timeouts_cancelled_one_for_each_new_one_are_collected_as_fast() {
     alone(|| {
         for expiry_limit in [100_000, 100, 10] {
-            let builder = Timer::builder().executor(Inline).expiry_limit(expiry_limit);
-            let timer = builder.build().expect("the options make sense");
+            let timer = built(Timer::builder().executor(Inline).expiry_limit(expiry_limit));
             let (producers, live) = (2, 50_000);
             let most = churn(&timer, producers, live, 2_000 * MS, |timeout| assert!(timeout.cancel()));
             let stats = timer.stats();

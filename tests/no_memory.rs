@@ -3,6 +3,8 @@
 //!
 //! The binary holds only this, as it has an allocator of its own.
 
+mod common;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::future::Future;
@@ -13,6 +15,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, Shutdown, ShutdownError, Timer};
+
+use common::{Counter, MS};
 
 /// Refuses the calling thread zeroed memory of more than this number of bytes, if a test says so.
 /// The engine asks in that way only for arrays of timeouts, and the smallest of these is a page. It
@@ -83,7 +87,6 @@ fn without_any_memory<R>(work: impl FnOnce() -> R) -> R {
 }
 
 const CAPACITY: usize = 100;
-const MS: Duration = Duration::from_millis(1);
 
 fn engine(how: impl FnOnce(Builder) -> Builder) -> (Timer, Driver, ManualClock) {
     let clock = ManualClock::new();
@@ -95,19 +98,13 @@ fn engine(how: impl FnOnce(Builder) -> Builder) -> (Timer, Driver, ManualClock) 
 #[test]
 fn reserved_timeouts_can_be_scheduled_and_beyond_them_the_task_comes_back() {
     let (timer, mut driver, clock) = engine(|builder| builder);
-    let ran = Arc::new(AtomicUsize::new(0));
-    let task = || {
-        let ran = Arc::clone(&ran);
-        move || {
-            ran.fetch_add(1, Ordering::Relaxed);
-        }
-    };
+    let ran = Counter::default();
     let handles: Vec<_> =
-        without_memory(|| (0..CAPACITY).map(|_| timer.schedule(5 * MS, task()).expect("reserved")).collect());
-    let refused = without_memory(|| timer.schedule(5 * MS, task())).expect_err("no memory");
+        without_memory(|| (0..CAPACITY).map(|_| timer.schedule(5 * MS, ran.task()).expect("reserved")).collect());
+    let refused = without_memory(|| timer.schedule(5 * MS, ran.task())).expect_err("no memory");
     assert!(refused.kind() == Refusal::OutOfMemory && !refused.is_full() && !refused.is_shutdown());
     refused.into_inner()();
-    assert_eq!(ran.swap(0, Ordering::Relaxed), 1, "the closure came back whole");
+    assert_eq!(ran.get(), 1, "the closure came back whole");
     assert_eq!((timer.pending(), timer.stats().rejected), (CAPACITY, 1));
 
     // Accepted timeouts go on, with their resets and cancels.
@@ -116,17 +113,17 @@ fn reserved_timeouts_can_be_scheduled_and_beyond_them_the_task_comes_back() {
     let cancelled = without_memory(|| handles.by_ref().take(10).filter(|timeout| timeout.cancel()).count());
     assert_eq!(cancelled, 10);
     driver.turn();
-    let again = without_memory(|| (0..10).filter(|_| timer.schedule_detached(5 * MS, task()).is_ok()).count());
+    let again = without_memory(|| (0..10).filter(|_| timer.schedule_detached(5 * MS, ran.task()).is_ok()).count());
     assert_eq!(again, 10, "what was cancelled has made room");
     clock.advance(5 * MS);
     driver.turn();
-    assert_eq!((ran.load(Ordering::Relaxed), timer.pending()), (CAPACITY, 0));
+    assert_eq!((ran.get(), timer.pending()), (1 + CAPACITY, 0));
 
     let more: Vec<_> =
-        (0..3 * CAPACITY).map(|_| timer.schedule(5 * MS, task()).expect("there is memory again")).collect();
+        (0..3 * CAPACITY).map(|_| timer.schedule(5 * MS, ran.task()).expect("there is memory again")).collect();
     clock.advance(5 * MS);
     driver.turn();
-    assert_eq!((ran.load(Ordering::Relaxed), more.len()), (4 * CAPACITY, 3 * CAPACITY));
+    assert_eq!((ran.get(), more.len()), (1 + 4 * CAPACITY, 3 * CAPACITY));
 }
 
 #[test]
@@ -271,14 +268,9 @@ fn a_reset_to_earlier_needs_no_memory() {
 #[test]
 fn what_finds_no_cell_in_the_wheel_is_neither_late_nor_lost() {
     let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
-    let ran = Arc::new(AtomicUsize::new(0));
+    let ran = Counter::default();
     // Each has a slot of its own. Cells are reserved for timeouts as they usually lie.
-    let timeouts: Vec<_> = (1..=600)
-        .map(|n| {
-            let ran = Arc::clone(&ran);
-            timer.schedule(n * MS, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("reserved")
-        })
-        .collect();
+    let timeouts: Vec<_> = (1..=600).map(|n| timer.schedule(n * MS, ran.task()).expect("reserved")).collect();
     let turn = |driver: &mut Driver| without_any_memory(|| while driver.turn() > 0 {});
     turn(&mut driver);
     assert!(timer.stats().shards[0].linked < 600, "there was memory enough: the test tests nothing");
@@ -294,7 +286,7 @@ fn what_finds_no_cell_in_the_wheel_is_neither_late_nor_lost() {
             // The fifth and the last but one have changed places.
             _ => 1,
         };
-        assert_eq!(ran.load(Ordering::Relaxed), expected, "at {n} ms");
+        assert_eq!(ran.get(), expected, "at {n} ms");
     }
     assert_eq!((timer.pending(), driver.next_wakeup()), (0, None));
 }
@@ -303,15 +295,14 @@ fn what_finds_no_cell_in_the_wheel_is_neither_late_nor_lost() {
 fn a_driven_engine_ends_without_memory_for_cells() {
     for (how, fires) in [(Shutdown::Cancel, 0), (Shutdown::FireNow, 600), (Shutdown::Drain(300 * MS), 0)] {
         let (timer, mut driver, _clock) = engine(|builder| builder.capacity(1_000));
-        let ran = Arc::new(AtomicUsize::new(0));
+        let ran = Counter::default();
         for n in 1..=600 {
-            let ran = Arc::clone(&ran);
-            timer.schedule_detached(n * MS, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("reserved");
+            timer.schedule_detached(n * MS, ran.task()).expect("reserved");
         }
         without_any_memory(|| driver.turn());
         let answer = without_any_memory(|| timer.shutdown_with(how).err());
         assert_eq!(answer, (fires == 0).then_some(ShutdownError::OutOfMemory), "{how:?}");
-        assert_eq!(ran.load(Ordering::Relaxed), fires, "{how:?}");
+        assert_eq!(ran.get(), fires, "{how:?}");
         assert_eq!(timer.shutdown().map_or(0, |unfired| unfired.len()), 600 - fires, "{how:?}");
     }
 }
@@ -320,11 +311,8 @@ fn a_driven_engine_ends_without_memory_for_cells() {
 fn a_driven_engine_ends_in_every_way_without_memory() {
     for (how, fires) in [(Shutdown::Cancel, 0), (Shutdown::FireNow, 300), (Shutdown::Drain(MS), 200)] {
         let (timer, mut driver, clock) = engine(|builder| builder.shards(2).capacity(1_000));
-        let ran = Arc::new(AtomicUsize::new(0));
-        let schedule = |delay| {
-            let ran = Arc::clone(&ran);
-            timer.schedule(delay, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("reserved")
-        };
+        let ran = Counter::default();
+        let schedule = |delay| timer.schedule(delay, ran.task()).expect("reserved");
         let mut sleep = timer.sleep(100 * MS);
         let mut context = Context::from_waker(Waker::noop());
         assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
@@ -334,7 +322,7 @@ fn a_driven_engine_ends_in_every_way_without_memory() {
         let answer = without_any_memory(|| timer.shutdown_with(how).err());
         let left = 300 - fires;
         assert_eq!(answer, (left > 0).then_some(ShutdownError::OutOfMemory), "{how:?}");
-        assert_eq!(ran.load(Ordering::Relaxed), fires, "{how:?}");
+        assert_eq!(ran.get(), fires, "{how:?}");
         assert_eq!(timer.shutdown().map_or(0, |unfired| unfired.len()), left, "{how:?}");
         assert!(Pin::new(&mut sleep).poll(&mut context).is_ready() && sleep.ended_by_shutdown());
         drop((timeouts, driver));
@@ -348,13 +336,9 @@ fn a_shutdown_without_memory_for_its_answer_gives_it_when_there_is_some() {
         let (timer, driver, _clock) = engine(|builder| builder.capacity(2 * CAPACITY));
         (timer, Some(driver))
     }] {
-        let ran = Arc::new(AtomicUsize::new(0));
+        let ran = Counter::default();
         let far = Duration::from_secs(3600);
-        let task = || {
-            let ran = Arc::clone(&ran);
-            move || _ = ran.fetch_add(1, Ordering::Relaxed)
-        };
-        let timeouts: Vec<_> = (0..CAPACITY).map(|_| timer.schedule(far, task()).expect("reserved")).collect();
+        let timeouts: Vec<_> = (0..CAPACITY).map(|_| timer.schedule(far, ran.task()).expect("reserved")).collect();
         let begun = without_any_memory(|| timer.shutdown().err());
         assert_eq!(begun, Some(ShutdownError::OutOfMemory));
         assert!(timer.is_shutdown() && timeouts.iter().all(|timeout| timeout.is_cancelled()));
@@ -362,10 +346,7 @@ fn a_shutdown_without_memory_for_its_answer_gives_it_when_there_is_some() {
         let unfired = timer.shutdown().expect("there is memory again");
         assert_eq!(unfired.len(), CAPACITY);
         unfired.into_iter().for_each(|unfired| unfired.run());
-        assert_eq!(
-            (ran.load(Ordering::Relaxed), timer.shutdown().err()),
-            (CAPACITY, Some(ShutdownError::AlreadyShutdown))
-        );
+        assert_eq!((ran.get(), timer.shutdown().err()), (CAPACITY, Some(ShutdownError::AlreadyShutdown)));
         drop((timeouts, driver));
     }
 }

@@ -3,16 +3,17 @@
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tourbillon::{Executor, Timer};
 
-use common::{HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time};
+use common::{
+    HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, assert_run_by, built, eventually, in_time,
+};
 
 fn pool(threads: usize) -> ThreadPool {
     let name = |index| format!("the-rayon-{index}");
@@ -20,29 +21,12 @@ fn pool(threads: usize) -> ThreadPool {
 }
 
 fn engine_on(executor: impl Executor) -> Timer {
-    Timer::builder().shards(1).executor(executor).build().expect("the options make sense")
-}
-
-/// Returns a task that reports the name of the thread that it runs on.
-fn ran_by(tell: &Sender<String>) -> impl FnOnce() + Send + 'static {
-    let tell = tell.clone();
-    move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("the test listens")
+    built(Timer::builder().shards(1).executor(executor))
 }
 
 #[test]
 fn timeouts_run_on_the_pools_threads() {
-    let timer = engine_on(pool(2));
-    let (tell, told) = channel();
-    let begun = Instant::now();
-    for _ in 0..1000 {
-        timer.schedule_detached(5 * MS, ran_by(&tell)).expect("accepted");
-    }
-    for _ in 0..1000 {
-        assert!(told.recv_timeout(PATIENCE).expect("each runs").starts_with("the-rayon-"));
-        assert!(begun.elapsed() >= 5 * MS, "never early");
-    }
-    let stats = timer.stats();
-    assert_eq!((stats.fired, stats.caller_ran), (1000, 0));
+    assert_run_by(&engine_on(pool(2)), |thread| thread.starts_with("the-rayon-"));
 }
 
 #[test]

@@ -5,7 +5,6 @@ mod common;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Wake, Waker};
 use std::thread;
@@ -14,7 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tourbillon::{ManualClock, Shutdown, Timer, WorkerState};
 
-use common::{HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time};
+use common::{
+    Counter, HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, assert_run_by, built, eventually,
+    in_time, ran_by,
+};
 
 fn runtime(threads: usize) -> Runtime {
     // Without `enable_time`: Tokio's own timers would panic on it.
@@ -23,47 +25,24 @@ fn runtime(threads: usize) -> Runtime {
 }
 
 fn engine_on(runtime: &Runtime) -> Timer {
-    Timer::builder()
-        .shards(1)
-        .thread_name("the-engine")
-        .executor(runtime.handle().clone())
-        .build()
-        .expect("the options make sense")
-}
-
-/// Returns a task that reports the name of the thread that it runs on.
-fn ran_by(tell: &Sender<String>) -> impl FnOnce() + Send + 'static {
-    let tell = tell.clone();
-    move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("the test listens")
+    built(Timer::builder().shards(1).thread_name("the-engine").executor(runtime.handle().clone()))
 }
 
 #[test]
 fn timeouts_run_on_the_runtimes_threads() {
     let runtime = runtime(2);
-    let timer = engine_on(&runtime);
-    let (tell, told) = channel();
-    let begun = Instant::now();
-    for _ in 0..1000 {
-        timer.schedule_detached(5 * MS, ran_by(&tell)).expect("accepted");
-    }
-    for _ in 0..1000 {
-        assert_eq!(told.recv_timeout(PATIENCE).expect("each runs"), "the-runtime");
-        assert!(begun.elapsed() >= 5 * MS, "never early");
-    }
-    let stats = timer.stats();
-    assert_eq!((stats.fired, stats.caller_ran), (1000, 0));
+    assert_run_by(&engine_on(&runtime), |thread| thread == "the-runtime");
 }
 
 #[test]
 fn periodic_timeouts_run_on_the_runtime_and_a_panic_takes_nothing_else_with_it() {
     let runtime = runtime(1);
     let timer = engine_on(&runtime);
-    let runs = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&runs);
-    let periodic = timer.schedule_at_fixed_rate(MS, MS, move || _ = count.fetch_add(1, Ordering::Relaxed));
+    let runs = Counter::default();
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, runs.task());
     timer.schedule_detached(MS, || panic!("as this test wants it")).expect("accepted");
     eventually("the panic is counted, and the periodic timeout goes on", || {
-        timer.stats().panicked == 1 && runs.load(Ordering::Relaxed) > 20
+        timer.stats().panicked == 1 && runs.get() > 20
     });
     assert!(periodic.expect("accepted").cancel());
 }

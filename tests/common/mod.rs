@@ -74,6 +74,27 @@ pub(crate) fn alone<W: FnOnce()>(work: W) {
     assert!(is_good, "{name}: {}\n{said}{}", outcome.status, String::from_utf8_lossy(&outcome.stderr));
 }
 
+/// Returns a task that reports the name of the thread that it runs on.
+pub(crate) fn ran_by(tell: &Sender<String>) -> impl FnOnce() + Send + 'static {
+    let tell = tell.clone();
+    move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("the test listens")
+}
+
+/// Asserts that an engine's timeouts run on threads with such names, and none early.
+pub(crate) fn assert_run_by(timer: &Timer, is_theirs: impl Fn(&str) -> bool) {
+    let (tell, told) = channel();
+    let begun = Instant::now();
+    for _ in 0..1000 {
+        timer.schedule_detached(5 * MS, ran_by(&tell)).expect("accepted");
+    }
+    for _ in 0..1000 {
+        assert!(is_theirs(&told.recv_timeout(PATIENCE).expect("each runs")));
+        assert!(begun.elapsed() >= 5 * MS, "never early");
+    }
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.caller_ran), (1000, 0));
+}
+
 /// Counts the timeouts that workers have found due and handed to their executor, which may not have
 /// begun to run them.
 #[derive(Clone, Default)]
@@ -90,13 +111,17 @@ impl HandedOver {
         let this = Self::default();
         let count = this.clone();
         let count = move |tick: &tourbillon::Turn| _ = count.0.fetch_add(tick.expired(), Ordering::SeqCst);
-        let builder = Timer::builder().shards(1).max_pending_timeouts(max).executor(executor).on_turn(count);
-        (builder.build().expect("the options make sense"), this)
+        (built(Timer::builder().shards(1).max_pending_timeouts(max).executor(executor).on_turn(count)), this)
     }
 
     pub(crate) fn get(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
+}
+
+/// Returns an engine with workers.
+pub(crate) fn built(builder: Builder) -> Timer {
+    builder.build().expect("the options make sense")
 }
 
 /// Returns a driven engine on a manual clock of its own.
@@ -162,6 +187,26 @@ impl Runs {
         for (id, runs) in self.0.iter().enumerate() {
             assert_eq!(runs.load(Ordering::Relaxed), 1, "runs of task {id}");
         }
+    }
+}
+
+/// Counts the runs of a task that may run again and again.
+#[derive(Clone, Default)]
+pub(crate) struct Counter(Arc<AtomicUsize>);
+
+impl Counter {
+    pub(crate) fn task(&self) -> impl Fn() + Clone + Send + Sync + use<> {
+        let count = Arc::clone(&self.0);
+        move || _ = count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Returns the runs since the last call.
+    pub(crate) fn take(&self) -> usize {
+        self.0.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -296,8 +341,7 @@ impl Rig {
     /// Makes an engine with workers.
     pub(crate) fn on(builder: Builder, kind: &'static str) -> Self {
         let clock = ManualClock::new();
-        let timer = builder.clock(clock.clone()).build().expect("the options make sense");
-        Self { timer, clock, kind, driver: None }
+        Self { timer: built(builder.clock(clock.clone())), clock, kind, driver: None }
     }
 
     pub(crate) fn inline(builder: Builder) -> Self {
@@ -344,6 +388,12 @@ impl Times {
     /// Counts from now on.
     pub(crate) fn on(clock: &ManualClock) -> Self {
         Self { clock: clock.clone(), start: clock.now(), seen: Arc::default() }
+    }
+
+    /// Returns a task that notes when it runs.
+    pub(crate) fn task(&self) -> impl Fn() + Send + Sync + 'static {
+        let times = self.clone();
+        move || times.note()
     }
 
     pub(crate) fn note(&self) {

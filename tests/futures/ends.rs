@@ -9,7 +9,7 @@ use std::time::Duration;
 use tourbillon::{Expired, Inline, PausableClock, Shutdown, ShutdownError, Timer};
 
 use super::Task;
-use super::common::{HOUR, MS, PATIENCE, driven, driven_by, eventually, in_time};
+use super::common::{Counter, HOUR, MS, PATIENCE, built, driven, driven_by, eventually, in_time};
 
 #[test]
 fn a_sleep_keeps_its_engine() {
@@ -278,11 +278,10 @@ fn wakers_are_called_by_the_worker_and_not_by_the_executor() {
 #[test]
 fn a_waker_may_schedule_sleep_cancel_and_is_refused_a_shutdown() {
     let (timer, mut driver, clock) = driven_by(Timer::builder().executor(Inline));
-    let (inner, ran) = (timer.clone(), Arc::new(AtomicUsize::new(0)));
-    let count = Arc::clone(&ran);
+    let (inner, ran) = (timer.clone(), Counter::default());
+    let count = ran.task();
     let waker = waker(move || {
-        let count = Arc::clone(&count);
-        inner.schedule_detached(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::Relaxed)).expect("open");
+        inner.schedule_detached(Duration::ZERO, count.clone()).expect("open");
         assert!(inner.schedule(HOUR, || ()).expect("open").cancel());
         let mut sleep = inner.sleep(HOUR);
         assert!(Task::new().poll(&mut sleep).is_pending());
@@ -293,7 +292,7 @@ fn a_waker_may_schedule_sleep_cancel_and_is_refused_a_shutdown() {
     clock.advance(MS);
     driver.turn();
     driver.turn();
-    assert_eq!((ran.load(Ordering::Relaxed), timer.stats().panicked, timer.pending()), (1, 0, 0));
+    assert_eq!((ran.get(), timer.stats().panicked, timer.pending()), (1, 0, 0));
 }
 
 #[test]
@@ -314,8 +313,7 @@ fn advance_returns_when_all_have_been_woken() {
 fn a_task_finds_the_place_of_a_sleep_that_ended_in_its_turn() {
     // On a pool, which gets the task when the turn is over.
     let clock = tourbillon::ManualClock::new();
-    let builder = Timer::builder().max_pending_timeouts(2).clock(clock.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().max_pending_timeouts(2).clock(clock.clone()));
     let (task, inner) = (Task::new(), timer.clone());
     let mut sleep = timer.sleep(MS);
     assert!(task.poll(&mut sleep).is_pending());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tourbillon::{Inline, ManualClock, Shutdown, ThreadPool, Timeout, Timer, WaitStrategy};
 
-use crate::common::{HOUR, MS, PATIENCE, Random, assert_counters_reconcile};
+use crate::common::{HOUR, MS, PATIENCE, Random, assert_counters_reconcile, built};
 use crate::{Ledger, delay, few, let_threads_end, seeds, small, with_workers};
 
 /// Shuts the engine down, and checks that each task has had one outcome.
@@ -214,8 +214,7 @@ fn a_sleeping_worker_is_woken_and_no_wake_up_is_lost() {
 #[test]
 fn the_limit_on_pending_timeouts_is_exact() {
     for _ in 0..few(2, 100) {
-        let builder = small().max_pending_timeouts(3).executor(ThreadPool::new(1));
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(small().max_pending_timeouts(3).executor(ThreadPool::new(1)));
         let ledger = Ledger::new(6);
         let timeouts: Vec<Timeout> = thread::scope(|scope| {
             let (timer, ledger) = (&timer, &ledger);

@@ -63,7 +63,7 @@
 
 use std::collections::HashMap;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -75,25 +75,12 @@ use tourbillon::{
     WorkerState,
 };
 
-use crate::common::{DAY, HOUR, MS, Random, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle};
+use crate::common::{
+    Counter, DAY, HOUR, MS, Random, Runs, assert_counters_reconcile, built, driven, driven_by, eventually, settle,
+};
 use crate::with_workers;
 
 const NS: Duration = Duration::from_nanos(1);
-
-/// Counts the runs of a task that may run again and again.
-#[derive(Clone, Default)]
-struct Counter(Arc<AtomicUsize>);
-
-impl Counter {
-    fn task(&self) -> impl FnMut() + Send + use<> {
-        let count = Arc::clone(&self.0);
-        move || _ = count.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Moves the clock to the time at which the engine asks to be turned, and turns it.
 fn turn_at_next_wakeup(driver: &mut Driver, clock: &ManualClock) {
@@ -440,8 +427,7 @@ fn a_worker_whose_clock_panics_is_reported_and_goes_on_when_it_can() {
         }
     }
     let is_broken = Arc::new(AtomicBool::new(false));
-    let builder = Timer::builder().clock(Broken(Arc::clone(&is_broken))).thread_name("broken").shards(1);
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().clock(Broken(Arc::clone(&is_broken))).thread_name("broken").shards(1));
     let first = timer.schedule(MS, || ()).expect("accepted");
     eventually("it fires", || first.is_expired());
     is_broken.store(true, Ordering::Relaxed);

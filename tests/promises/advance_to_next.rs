@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Inline, ManualClock, ThreadPool, Timer};
 
 use crate::common::{
-    DAY, HOUR, Keeps, MS, Own, PATIENCE, Random, Rig, Runs, Times, assert_counters_reconcile, driven, driven_by,
+    DAY, HOUR, Keeps, MS, Own, PATIENCE, Random, Rig, Runs, Times, assert_counters_reconcile, built, driven, driven_by,
     in_time, settle,
 };
 use crate::pauses::stoppable;
@@ -30,9 +30,8 @@ fn it_goes_to_each_deadline_exactly_and_then_reports_that_there_is_none() {
             assert!(!step(&mut rig), "nothing is pending");
             let delays = [5_000_000, 1, 70, 3_600_000, 70, 2, 511, 512, 513];
             for (n, delay) in delays.into_iter().enumerate() {
-                let times = times.clone();
                 let delay = Duration::from_millis(delay);
-                rig.timer.shard_for(&n).schedule_detached(delay, move || times.note()).expect("accepted");
+                rig.timer.shard_for(&n).schedule_detached(delay, times.task()).expect("accepted");
             }
             let mut steps = 0;
             while step(&mut rig) {
@@ -81,10 +80,7 @@ fn it_follows_resets_to_later_or_earlier_and_passes_over_cancelled_timeouts() {
     for linked in [false, true] {
         for mut rig in Rig::each(|| Timer::builder().shards(2)) {
             let times = Times::on(&rig.clock);
-            let schedule = |ms: u32| {
-                let times = times.clone();
-                rig.timer.schedule(ms * MS, move || times.note()).expect("accepted")
-            };
+            let schedule = |ms: u32| rig.timer.schedule(ms * MS, times.task()).expect("accepted");
             let (later, earlier, cancelled, stays) = (schedule(10), schedule(5_000), schedule(20), schedule(700));
             if linked {
                 rig.settle();
@@ -116,8 +112,7 @@ fn it_sees_timeouts_scheduled_after_a_turn_cut_short_by_a_limit() {
 #[test]
 fn an_advance_returns_when_all_due_timeouts_have_run_even_behind_a_long_list() {
     let clock = ManualClock::new();
-    let builder = Timer::builder().shards(1).transfer_limit(3).executor(Inline).clock(clock.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(1).transfer_limit(3).executor(Inline).clock(clock.clone()));
     let mut random = Random::new(6);
     for round in 0..3_000 {
         let far = timer.schedule_many(HOUR, (0..random.below(60)).map(|_| || ())).expect("accepted");
@@ -133,8 +128,8 @@ fn an_advance_returns_when_all_due_timeouts_have_run_even_behind_a_long_list() {
 fn a_periodic_timeout_is_one_deadline_after_the_other() {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);
-        let (noted, also) = (times.clone(), times.clone());
-        let rate = rig.timer.schedule_at_fixed_rate(10 * MS, 25 * MS, move || noted.note()).expect("accepted");
+        let also = times.clone();
+        let rate = rig.timer.schedule_at_fixed_rate(10 * MS, 25 * MS, times.task()).expect("accepted");
         let mut left = 3;
         let again = move || {
             also.note();
@@ -250,8 +245,7 @@ fn from_a_task_it_says_no() {
 #[test]
 fn it_does_not_wait_for_batches_in_a_users_executor() {
     let (clock, keeps) = (ManualClock::new(), Keeps::default());
-    let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().clock(clock.clone()).executor(keeps.clone()));
     timer.schedule_detached(MS, || ()).expect("accepted");
     timer.schedule_detached(2 * MS, || ()).expect("accepted");
     let own = timer.clone();
@@ -335,8 +329,7 @@ fn three_months_of_mixed_traffic_pass_in_a_moment() {
 #[test]
 fn with_a_pool_weeks_pass_in_a_moment_too() {
     let clock = ManualClock::new();
-    let builder = Timer::builder().shards(2).executor(ThreadPool::new(2)).clock(clock.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(2).executor(ThreadPool::new(2)).clock(clock.clone()));
     let (runs, mut random) = (Runs::new(500), Random::new(4));
     for id in 0..500 {
         timer.shard_for(&id).schedule_detached(random.duration(30 * DAY), runs.task(id)).expect("accepted");
@@ -351,9 +344,8 @@ fn an_advance_through_a_length_of_time_runs_each_task_at_its_own_deadline_and_en
     for make in [Rig::inline, Rig::pool] {
         let rig = make(Timer::builder().shards(2));
         let (times, start) = (Times::on(&rig.clock), rig.clock.now());
-        let (noted, also) = (times.clone(), times.clone());
-        let beat = rig.timer.schedule_at_fixed_rate(10 * MS, 25 * MS, move || noted.note()).expect("accepted");
-        rig.timer.schedule_detached(52 * MS, move || also.note()).expect("accepted");
+        let beat = rig.timer.schedule_at_fixed_rate(10 * MS, 25 * MS, times.task()).expect("accepted");
+        rig.timer.schedule_detached(52 * MS, times.task()).expect("accepted");
         rig.clock.advance_through(84 * MS);
         assert_eq!((times.in_ms(), rig.clock.now() - start), (vec![10, 35, 52, 60], 84 * MS), "{}", rig.kind);
         rig.clock.advance_through(MS);
@@ -377,8 +369,7 @@ fn an_advance_through_a_length_of_time_stops_at_the_deadlines_of_all_engines_on_
         own.schedule_detached(3 * MS, move || next.note()).expect("accepted");
     };
     one.schedule_detached(5 * MS, schedule_on_the_other).expect("accepted");
-    let noted = times.clone();
-    other.schedule_detached(6 * MS, move || noted.note()).expect("accepted");
+    other.schedule_detached(6 * MS, times.task()).expect("accepted");
     clock.advance_through(HOUR);
     assert_eq!(times.in_ms(), [5, 6, 8]);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tourbillon::{Timeout, Timer};
 
-use crate::common::{HOUR, MS, driven, driven_by};
+use crate::common::{Counter, HOUR, MS, driven, driven_by};
 
 /// More than a thread keeps of what it has cancelled itself.
 const MANY: usize = 200;
@@ -52,17 +52,12 @@ fn a_cancel_that_owns_its_handle_drops_the_task_at_once_and_nothing_runs() {
 #[test]
 fn a_cancel_that_owns_its_handle_says_whether_it_was_in_time() {
     let (timer, mut driver, clock) = driven();
-    let ran = Arc::new(AtomicUsize::new(0));
-    let timeouts: Vec<_> = (0..MANY)
-        .map(|_| {
-            let ran = Arc::clone(&ran);
-            timer.schedule(MS, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("accepted")
-        })
-        .collect();
+    let ran = Counter::default();
+    let timeouts: Vec<_> = (0..MANY).map(|_| timer.schedule(MS, ran.task()).expect("accepted")).collect();
     clock.advance(MS);
     assert_eq!(driver.turn(), MANY);
     assert!(timeouts.into_iter().all(|timeout| !timeout.cancel_owned()));
-    assert_eq!((ran.load(Ordering::Relaxed), timer.stats().cancelled), (MANY, 0));
+    assert_eq!((ran.get(), timer.stats().cancelled), (MANY, 0));
 }
 
 #[test]

@@ -14,8 +14,8 @@ use tourbillon::{
 };
 
 use crate::common::{
-    DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_counters_reconcile, driven, driven_by, eventually, in_time,
-    threads_named,
+    Counter, DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_counters_reconcile, built, driven, driven_by, eventually,
+    in_time, threads_named,
 };
 use crate::reentry::Interrupted;
 use crate::shard_of;
@@ -60,21 +60,19 @@ fn the_next_deadline_is_not_one_from_before_the_question() {
 #[test]
 fn a_driver_at_rest_is_called_for_an_earlier_deadline_after_a_look_for_the_next_one() {
     let (timer, driver, clock) = driven();
-    let rung = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&rung);
-    driver.on_earlier(move || _ = count.fetch_add(1, Ordering::SeqCst));
+    let rung = Counter::default();
+    driver.on_earlier(rung.task());
     assert_eq!(driver.next_wakeup(), None);
     assert!(!clock.advance_to_next(&timer));
     timer.schedule_detached(S, || ()).expect("accepted");
-    assert_eq!(rung.load(Ordering::SeqCst), 1);
+    assert_eq!(rung.get(), 1);
 }
 
 #[test]
 fn the_end_of_a_pause_is_not_missed_by_a_worker_that_is_just_being_started() {
     for round in 0..150 {
         let clock = PausableClock::new();
-        let builder = Timer::builder().shards(1).pinning(Pinning::None).executor(Inline).clock(clock.clone());
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(Timer::builder().shards(1).pinning(Pinning::None).executor(Inline).clock(clock.clone()));
         clock.pause();
         let (own, (go, gone)) = (timer.clone(), channel());
         let first = thread::spawn(move || {
@@ -156,8 +154,7 @@ fn a_periodic_timeout_that_was_reset_before_its_first_run_is_run_or_returned_by_
         [(Shutdown::Cancel, 0, 1), (Shutdown::FireNow, 1, 0), (Shutdown::Drain(10 * HOUR), 0, 1)]
     {
         let clock = ManualClock::new();
-        let builder = Timer::builder().shards(1).executor(ThreadPool::new(1)).clock(clock.clone());
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(Timer::builder().shards(1).executor(ThreadPool::new(1)).clock(clock.clone()));
         let ((began, has_begun), (release, wait)) = (channel(), channel::<()>());
         let hold = move || {
             began.send(()).expect("the test waits");
@@ -166,10 +163,8 @@ fn a_periodic_timeout_that_was_reset_before_its_first_run_is_run_or_returned_by_
         timer.schedule_detached(Duration::ZERO, hold).expect("accepted");
         has_begun.recv().expect("it begins");
         // Due now, it waits in the pool behind the other.
-        let runs = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&runs);
-        let task = move || _ = count.fetch_add(1, Ordering::SeqCst);
-        let periodic = timer.schedule_at_fixed_rate(Duration::ZERO, S, task).expect("accepted");
+        let runs = Counter::default();
+        let periodic = timer.schedule_at_fixed_rate(Duration::ZERO, S, runs.task()).expect("accepted");
         eventually("the worker has it", || timer.stats().transferred == 2);
         thread::sleep(10 * MS);
         assert!(periodic.reset(HOUR));
@@ -181,7 +176,7 @@ fn a_periodic_timeout_that_was_reset_before_its_first_run_is_run_or_returned_by_
         drop(release);
         let left = in_time("a shutdown", || ending.join().expect("no panic")).expect("the first");
         let more = if how == Shutdown::FireNow { 0 } else { too_late };
-        assert_eq!((runs.load(Ordering::SeqCst), left.len()), (runs_then, returned + more), "{how:?}");
+        assert_eq!((runs.get(), left.len()), (runs_then, returned + more), "{how:?}");
         assert!(!periodic.is_pending());
         assert_counters_reconcile(&timer.stats());
     }
@@ -205,12 +200,10 @@ fn a_clock_that_panics_when_a_batch_begins_costs_no_timeout_its_run() {
     let builder = Timer::builder().shards(1).clock(clock.clone());
     let timer = builder.executor(move |batch| keep.send(batch).expect("it is there")).build();
     let timer = timer.expect("the options make sense");
-    let (once, runs) = (Runs::new(1), Arc::new(AtomicUsize::new(0)));
-    let count = Arc::clone(&runs);
-    let task = move || _ = count.fetch_add(1, Ordering::SeqCst);
-    let periodic = timer.schedule_at_fixed_rate(5 * MS, 5 * MS, task).expect("accepted");
+    let (once, runs) = (Runs::new(1), Counter::default());
+    let periodic = timer.schedule_at_fixed_rate(5 * MS, 5 * MS, runs.task()).expect("accepted");
     timer.schedule_detached(5 * MS, once.task(0)).expect("accepted");
-    while runs.load(Ordering::SeqCst) < 3 || once.total() < 1 {
+    while runs.get() < 3 || once.total() < 1 {
         let batch = kept.recv_timeout(crate::common::PATIENCE).expect("they expire");
         // The failing look may be the worker's: then it tries again.
         looks.store(usize::from(first.take().is_some()), Ordering::SeqCst);
@@ -250,8 +243,7 @@ fn guards_that_only_a_pending_task_holds_go_with_it_and_with_the_engine() {
     for inline in [true, false] {
         for _ in 0..50 {
             let builder = Timer::builder().shards(1).pinning(Pinning::None).thread_name("attack-b");
-            let builder = if inline { builder.executor(Inline) } else { builder.executor(ThreadPool::new(2)) };
-            let timer = builder.build().expect("the options make sense");
+            let timer = built(if inline { builder.executor(Inline) } else { builder.executor(ThreadPool::new(2)) });
             let (guards, drops) = (Arc::new(Mutex::new(Vec::new())), Drops::default());
             let (held, mut runs) = ((Arc::clone(&guards), drops.witness()), 0);
             let task = move || {

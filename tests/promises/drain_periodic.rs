@@ -1,13 +1,11 @@
 //! What a drain does with periodic timeouts.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use tourbillon::{Inline, Shutdown, ThreadPool, Timeout, Timer};
 
-use crate::common::{HOUR, MS, Times, assert_counters_reconcile, block, eventually, in_time};
+use crate::common::{Counter, HOUR, MS, Times, assert_counters_reconcile, block, eventually, in_time};
 use crate::shutdown_with::{begin_to_drain, on_workers};
 
 #[test]
@@ -98,10 +96,8 @@ fn a_drain_does_not_wait_for_a_periodic_timeout_that_is_reset_to_earlier() {
 fn a_run_that_waits_for_a_thread_of_the_pool_does_not_begin_in_a_drain_and_is_handed_back() {
     let timer = Timer::builder().shards(1).executor(ThreadPool::new(1)).build().expect("the options make sense");
     let end = block(|task| timer.schedule_detached(Duration::ZERO, task).expect("accepted"));
-    let runs = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&runs);
-    let count = move || _ = counted.fetch_add(1, Ordering::SeqCst);
-    let periodic = timer.schedule_at_fixed_rate(Duration::ZERO, MS, count).expect("accepted");
+    let runs = Counter::default();
+    let periodic = timer.schedule_at_fixed_rate(Duration::ZERO, MS, runs.task()).expect("accepted");
     eventually("its first run waits", || timer.stats().shards[0].linked == 0 && timer.stats().transferred == 2);
     thread::sleep(20 * MS);
     let own = timer.clone();
@@ -109,6 +105,6 @@ fn a_run_that_waits_for_a_thread_of_the_pool_does_not_begin_in_a_drain_and_is_ha
     eventually("it accepts nothing", || timer.is_shutdown());
     drop(end);
     assert_eq!(in_time("the drain", || drain.join().expect("no panic")), 1);
-    assert!(runs.load(Ordering::SeqCst) == 0 && periodic.is_cancelled());
+    assert!(runs.get() == 0 && periodic.is_cancelled());
     assert_counters_reconcile(&timer.stats());
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tourbillon::{Executor, Expired, Inline, ManualClock, ShutdownError, ThreadPool, Timer, WaitStrategy};
 
 use crate::common::{
-    HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time, threads_named,
+    HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, built, eventually, in_time, threads_named,
 };
 
 fn timer_on(executor: impl Executor) -> Timer {
@@ -286,8 +286,7 @@ fn a_users_own_clock_needs_a_worker_that_looks_at_it() {
         }
     }
     let clock = Fast(std::time::Instant::now());
-    let builder = Timer::builder().clock(clock).wait(WaitStrategy::Spin).executor(Inline);
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().clock(clock).wait(WaitStrategy::Spin).executor(Inline));
     let (send, receive) = channel();
     let began = std::time::Instant::now();
     timer.schedule_detached(HOUR, move || send.send(began.elapsed()).expect("the test waits")).expect("accepted");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tourbillon::{Builder, Expired, Inline, ManualClock, Pinning, Shutdown, ShutdownError, ThreadPool, Timer, Turn};
 
 use crate::common::{
-    HOUR, MS, Rig, Runs, allowed_cores, assert_counters_reconcile, driven_by, eventually, in_time, settle,
+    HOUR, MS, Rig, Runs, allowed_cores, assert_counters_reconcile, built, driven_by, eventually, in_time, settle,
 };
 use crate::shard_of;
 
@@ -377,8 +377,7 @@ fn on_panic_is_called_on_the_thread_that_ran_the_task() {
     };
     for (executor, name) in [(0, "tourbillon-pool"), (1, "hook-b-0")] {
         let builder = Timer::builder().shards(1).thread_name("hook-b").clock(clock.clone()).on_panic(hook.clone());
-        let builder = if executor == 0 { builder.executor(ThreadPool::new(2)) } else { builder.executor(Inline) };
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(if executor == 0 { builder.executor(ThreadPool::new(2)) } else { builder.executor(Inline) });
         let mut runs = 0;
         let task = move || {
             runs += 1;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Clock, Inline, ManualClock, PausableClock, ThreadPool, Timeout, Timer, WaitStrategy};
 
-use crate::common::{HOUR, MS, Random, Rig, Runs, Times, eventually, in_time, settle_by, threads_named};
+use crate::common::{HOUR, MS, Random, Rig, Runs, Times, built, eventually, in_time, settle_by, threads_named};
 
 /// Returns an engine of each kind, on a clock that can be stopped. The rig's own clock is below it.
 pub(crate) fn stoppable(builder: impl Fn() -> Builder) -> [(Rig, PausableClock); 3] {
@@ -34,12 +34,8 @@ pub(crate) fn stoppable(builder: impl Fn() -> Builder) -> [(Rig, PausableClock);
 fn nothing_becomes_due_in_a_pause_and_all_comes_later_by_it() {
     for (mut rig, clock) in stoppable(Timer::builder) {
         let times = Times::on(&rig.clock);
-        let noting = || {
-            let times = times.clone();
-            move || times.note()
-        };
-        let handle = rig.timer.schedule(10 * MS, noting()).expect("accepted");
-        let periodic = rig.timer.schedule_at_fixed_rate(12 * MS, 10 * MS, noting()).expect("accepted");
+        let handle = rig.timer.schedule(10 * MS, times.task()).expect("accepted");
+        let periodic = rig.timer.schedule_at_fixed_rate(12 * MS, 10 * MS, times.task()).expect("accepted");
         rig.walk(5);
         clock.pause();
         assert!(clock.clone().is_paused());
@@ -76,19 +72,15 @@ fn all_engines_on_a_clock_stand_still_with_it() {
 fn scheduling_cancelling_and_resetting_work_in_a_pause() {
     for (mut rig, clock) in stoppable(Timer::builder) {
         let (times, runs) = (Times::on(&rig.clock), Runs::new(1));
-        let noting = || {
-            let times = times.clone();
-            move || times.note()
-        };
-        let earlier = rig.timer.schedule(HOUR, noting()).expect("accepted");
-        let later = rig.timer.schedule(2 * MS, noting()).expect("accepted");
+        let earlier = rig.timer.schedule(HOUR, times.task()).expect("accepted");
+        let later = rig.timer.schedule(2 * MS, times.task()).expect("accepted");
         let cancelled = rig.timer.schedule(MS, runs.task(0)).expect("accepted");
         rig.settle();
         clock.pause();
         rig.advance(100 * MS);
-        let new = rig.timer.schedule(3 * MS, noting()).expect("accepted");
+        let new = rig.timer.schedule(3 * MS, times.task()).expect("accepted");
         assert!(cancelled.cancel() && earlier.reset(4 * MS) && later.reset(5 * MS));
-        let reset_new = rig.timer.schedule(HOUR, noting()).expect("accepted");
+        let reset_new = rig.timer.schedule(HOUR, times.task()).expect("accepted");
         assert!(reset_new.reset_at(rig.timer.now() + 6 * MS));
         rig.advance(100 * MS);
         assert_eq!((times.count(), rig.timer.pending()), (0, 4), "{}", rig.kind);
@@ -139,17 +131,13 @@ fn a_delay_from_now_is_that_delay_before_a_pause_in_it_and_after_it() {
 fn what_is_due_at_once_runs_in_a_pause_too() {
     for (mut rig, clock) in stoppable(Timer::builder) {
         let times = Times::on(&rig.clock);
-        let noting = || {
-            let times = times.clone();
-            move || times.note()
-        };
-        let resets = [0; 3].map(|_| rig.timer.schedule(HOUR, noting()).expect("accepted"));
+        let resets = [0; 3].map(|_| rig.timer.schedule(HOUR, times.task()).expect("accepted"));
         rig.advance(MS / 3);
         clock.pause();
         rig.advance(20 * MS);
-        drop(rig.timer.schedule(Duration::ZERO, noting()).expect("accepted"));
-        drop(rig.timer.schedule_at(rig.timer.now(), noting()).expect("accepted"));
-        let rate = rig.timer.schedule_at_fixed_rate(Duration::ZERO, MS, noting()).expect("accepted");
+        drop(rig.timer.schedule(Duration::ZERO, times.task()).expect("accepted"));
+        drop(rig.timer.schedule_at(rig.timer.now(), times.task()).expect("accepted"));
+        let rate = rig.timer.schedule_at_fixed_rate(Duration::ZERO, MS, times.task()).expect("accepted");
         assert!(resets[0].reset(Duration::ZERO) && resets[1].reset_at(rig.timer.now() - MS));
         assert_eq!(rig.timer.reset_many(&resets[2..], Duration::ZERO), 1);
         rig.settle();
@@ -179,8 +167,8 @@ fn a_pause_does_not_move_a_deadline_in_the_clocks_own_time() {
 fn many_pauses_add_up() {
     for (mut rig, clock) in stoppable(Timer::builder) {
         let (times, mut random) = (Times::on(&rig.clock), Random::new(3));
-        let (noted, mut lost, mut passed) = (times.clone(), 0, 0);
-        let _timeout = rig.timer.schedule(500 * MS, move || noted.note()).expect("accepted");
+        let (mut lost, mut passed) = (0, 0);
+        let _timeout = rig.timer.schedule(500 * MS, times.task()).expect("accepted");
         while passed < 450 {
             let (run, pause) = (random.below(7), random.below(50));
             rig.walk(run);
@@ -223,8 +211,7 @@ fn in_a_pause_a_driver_need_not_be_turned_and_its_bell_rings_at_the_end() {
 /// On the real clock: a pending timeout does not fire in a pause, and is not early after it.
 fn pause_in_real_time(wait: WaitStrategy) {
     let clock = PausableClock::new();
-    let builder = Timer::builder().wait(wait).executor(Inline).clock(clock.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().wait(wait).executor(Inline).clock(clock.clone()));
     let (start, runs) = (Instant::now(), Runs::new(20));
     // A worker that has looked at the clock, and sleeps.
     let first = timer.schedule(MS, || ()).expect("accepted");
@@ -259,8 +246,7 @@ fn nothing_fires_in_a_pause_by_the_real_clock() {
 #[test]
 fn an_idle_worker_sleeps_in_a_pause_though_something_was_due() {
     let clock = PausableClock::new();
-    let builder = Timer::builder().thread_name("pause-a").executor(Inline).clock(clock.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().thread_name("pause-a").executor(Inline).clock(clock.clone()));
     let first = timer.schedule(MS, || ()).expect("accepted");
     eventually("the worker runs", || first.is_expired());
     let soon = timer.schedule(5 * MS, || ()).expect("accepted");
@@ -279,8 +265,7 @@ fn an_idle_worker_sleeps_in_a_pause_though_something_was_due() {
 fn a_pause_may_begin_and_end_in_a_task_and_on_many_threads_at_once() {
     in_time("pauses from everywhere", || {
         let clock = PausableClock::new();
-        let builder = Timer::builder().executor(ThreadPool::new(2)).clock(clock.clone());
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(Timer::builder().executor(ThreadPool::new(2)).clock(clock.clone()));
         let runs = Runs::new(400);
         thread::scope(|scope| {
             for thread in 0..4 {
@@ -321,8 +306,7 @@ fn an_engine_may_be_shut_down_or_dropped_in_a_pause_which_goes_on() {
         assert!(clock.is_paused(), "for other engines");
     }
     let clock = PausableClock::new();
-    let builder = Timer::builder().thread_name("pause-b").clock(clock.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().thread_name("pause-b").clock(clock.clone()));
     let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
     eventually("the worker runs", || first.is_expired());
     clock.pause();

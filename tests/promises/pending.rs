@@ -1,29 +1,26 @@
 //! `pending`: how many timeouts are pending, whatever has happened to them.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tourbillon::{ManualClock, Shutdown, Sleep, Timeout, Timer};
 
-use crate::common::{HOUR, Keeps, MS, Random, Rig, eventually};
+use crate::common::{Counter, HOUR, Keeps, MS, Random, Rig, built, eventually};
 use crate::pauses::stoppable;
 
 #[test]
 fn it_counts_those_whose_handles_are_pending_and_those_without_a_handle_that_have_not_run() {
     for mut rig in Rig::each(|| Timer::builder().shards(2)) {
         let (mut random, mut handles) = (Random::new(20), Vec::<Timeout>::new());
-        let (mut detached, ran) = (0, Arc::new(AtomicUsize::new(0)));
+        let (mut detached, ran) = (0, Counter::default());
         for round in 0..2_000 {
             let delay = random.duration(100 * MS);
             match random.below(8) {
                 0..3 => handles.push(rig.timer.schedule(delay, || ()).expect("accepted")),
                 3 => {
-                    let count = Arc::clone(&ran);
-                    let task = move || _ = count.fetch_add(1, Ordering::SeqCst);
-                    rig.timer.schedule_detached(delay, task).expect("accepted");
+                    rig.timer.schedule_detached(delay, ran.task()).expect("accepted");
                     detached += 1;
                 }
                 4 if !handles.is_empty() => drop(handles.swap_remove(random.below(handles.len())).cancel_owned()),
@@ -35,7 +32,7 @@ fn it_counts_those_whose_handles_are_pending_and_those_without_a_handle_that_hav
             // What is due at once may end between the two looks.
             eventually("the two agree", || {
                 let known = handles.iter().filter(|timeout| timeout.is_pending()).count();
-                rig.timer.pending() == known + detached - ran.load(Ordering::SeqCst)
+                rig.timer.pending() == known + detached - ran.get()
             });
         }
     }
@@ -123,8 +120,7 @@ fn a_periodic_timeout_counts_once_before_in_and_between_its_runs_and_not_after_t
 fn what_waits_at_an_executor_counts_until_it_runs() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(HOUR)] {
         let (keeps, clock) = (Keeps::default(), ManualClock::new());
-        let builder = Timer::builder().shards(1).clock(clock.clone()).executor(keeps.clone());
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(Timer::builder().shards(1).clock(clock.clone()).executor(keeps.clone()));
         let handle = timer.schedule(MS, || ()).expect("accepted");
         timer.schedule_detached(MS, || ()).expect("accepted");
         let periodic = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");

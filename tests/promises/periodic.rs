@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{ManualClock, MissedTicks, ThreadPool, Timeout, Timer};
 
-use crate::common::{HOUR, MS, Own, Random, Rig, Times, assert_counters_reconcile, driven_by, eventually, settle};
+use crate::common::{
+    Counter, HOUR, MS, Own, Random, Rig, Times, assert_counters_reconcile, driven_by, eventually, settle,
+};
 
 /// Returns a task that notes when it runs, and takes each of these numbers of milliseconds in turn;
 /// then none.
@@ -381,11 +383,9 @@ fn hundreds_of_periodic_timeouts_run_as_often_as_their_periods_say() {
         let periodic: Vec<_> = (0..300)
             .map(|_| {
                 let (period, initial) = (1 + random.below(2_000), random.below(2_000));
-                let runs = Arc::new(AtomicUsize::new(0));
-                let ran = Arc::clone(&runs);
+                let runs = Counter::default();
                 let ms = |ms: usize| Duration::from_millis(ms as u64);
-                let task = move || _ = ran.fetch_add(1, Ordering::Relaxed);
-                drop(timer.schedule_at_fixed_rate(ms(initial), ms(period), task).expect("accepted"));
+                drop(timer.schedule_at_fixed_rate(ms(initial), ms(period), runs.task()).expect("accepted"));
                 (period, initial, runs)
             })
             .collect();
@@ -395,7 +395,7 @@ fn hundreds_of_periodic_timeouts_run_as_often_as_their_periods_say() {
             settle(&mut driver, &clock);
         }
         for (period, initial, runs) in periodic {
-            assert_eq!(runs.load(Ordering::Relaxed), (5_000 - initial) / period + 1, "every {period} from {initial}");
+            assert_eq!(runs.get(), (5_000 - initial) / period + 1, "every {period} from {initial}");
         }
         assert_counters_reconcile(&timer.stats());
     }
@@ -404,18 +404,14 @@ fn hundreds_of_periodic_timeouts_run_as_often_as_their_periods_say() {
 #[test]
 fn one_turn_of_a_driver_makes_up_for_exactly_the_missed_runs() {
     let (timer, mut driver, clock) = driven_by(Timer::builder());
-    let runs = Arc::new(AtomicUsize::new(0));
-    let count = || {
-        let runs = Arc::clone(&runs);
-        move || _ = runs.fetch_add(1, Ordering::Relaxed)
-    };
-    let burst = timer.schedule_at_fixed_rate_with(MS, MS, MissedTicks::Burst, count()).expect("accepted");
+    let runs = Counter::default();
+    let burst = timer.schedule_at_fixed_rate_with(MS, MS, MissedTicks::Burst, runs.task()).expect("accepted");
     clock.advance(7 * MS);
-    assert_eq!((driver.turn(), runs.load(Ordering::Relaxed)), (7, 7));
+    assert_eq!((driver.turn(), runs.get()), (7, 7));
     assert_eq!(driver.turn(), 0);
     assert!(burst.cancel());
-    let skip = timer.schedule_at_fixed_rate(MS, MS, count()).expect("accepted");
+    let skip = timer.schedule_at_fixed_rate(MS, MS, runs.task()).expect("accepted");
     clock.advance(7 * MS);
-    assert_eq!((driver.turn(), runs.load(Ordering::Relaxed)), (1, 8));
+    assert_eq!((driver.turn(), runs.get()), (1, 8));
     assert!(skip.cancel());
 }

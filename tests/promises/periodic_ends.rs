@@ -9,7 +9,8 @@ use std::time::Duration;
 use tourbillon::{Expired, Refusal, Shutdown, ThreadPool, Timeout, Timer};
 
 use crate::common::{
-    Drops, HOUR, Keeps, MS, Own, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle,
+    Drops, HOUR, Keeps, MS, Own, Rig, Times, assert_counters_reconcile, built, driven, driven_by, eventually, in_time,
+    settle,
 };
 
 /// The three rules, each with a period of 10 ms.
@@ -151,8 +152,7 @@ fn a_cancel_by_another_thread_during_a_run_is_true_and_that_run_is_the_last() {
 fn a_cancel_that_was_true_before_the_run_began_means_that_it_does_not_run() {
     for rule in RULES {
         let (clock, keeps) = (tourbillon::ManualClock::new(), Keeps::default());
-        let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(Timer::builder().clock(clock.clone()).executor(keeps.clone()));
         let (times, drops) = (Times::on(&clock), Drops::default());
         let periodic = schedule(&timer, rule, noting(&times, &drops));
         clock.advance(10 * MS);
@@ -172,8 +172,7 @@ fn a_cancel_that_was_true_before_the_run_began_means_that_it_does_not_run() {
 fn a_reset_before_the_run_began_means_that_it_does_not_run_before_the_new_deadline() {
     for rule in RULES {
         let (clock, keeps) = (tourbillon::ManualClock::new(), Keeps::default());
-        let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(Timer::builder().clock(clock.clone()).executor(keeps.clone()));
         let (times, drops) = (Times::on(&clock), Drops::default());
         let periodic = schedule(&timer, rule, noting(&times, &drops));
         clock.advance(10 * MS);
@@ -267,19 +266,15 @@ fn a_panic_of_a_run_that_was_cancelled_meanwhile_is_counted_too() {
 fn a_period_of_zero_is_refused_with_the_closure() {
     let (timer, mut driver, clock) = driven();
     let times = Times::on(&clock);
-    let noted = |times: &Times| {
-        let times = times.clone();
-        move || times.note()
-    };
-    let error = timer.schedule_at_fixed_rate(MS, Duration::ZERO, noted(&times)).expect_err("zero");
+    let error = timer.schedule_at_fixed_rate(MS, Duration::ZERO, times.task()).expect_err("zero");
     assert!(error.kind() == Refusal::ZeroPeriod && !error.is_full() && !error.is_shutdown());
     assert!(error.to_string().contains("zero"));
     error.into_inner()();
     for missed in [tourbillon::MissedTicks::Burst, tourbillon::MissedTicks::Delay] {
-        let error = timer.schedule_at_fixed_rate_with(MS, Duration::ZERO, missed, noted(&times));
+        let error = timer.schedule_at_fixed_rate_with(MS, Duration::ZERO, missed, times.task());
         error.expect_err("zero").into_inner()();
     }
-    timer.schedule_with_fixed_delay(MS, Duration::ZERO, noted(&times)).expect_err("zero").into_inner()();
+    timer.schedule_with_fixed_delay(MS, Duration::ZERO, times.task()).expect_err("zero").into_inner()();
     assert_eq!((times.count(), timer.pending(), timer.stats().scheduled), (4, 0, 0));
     clock.advance(HOUR);
     assert_eq!(settle(&mut driver, &clock), 0);

@@ -8,25 +8,24 @@ use std::time::Instant;
 
 use tourbillon::{Clock, Inline, ManualClock, MissedTicks, Shutdown, ThreadPool, Timeout, Timer};
 
-use crate::common::{HOUR, MS, assert_counters_reconcile, driven, eventually, in_time};
+use crate::common::{Counter, HOUR, MS, assert_counters_reconcile, built, driven, eventually, in_time};
 
 /// Schedules a periodic timeout, and a timeout that resets it, due at once with it, in both orders.
 /// Returns how many were returned, and how many ran.
 fn fire_now(timer: &Timer, reset_first: bool) -> (usize, usize) {
-    let (runs, slot) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<Timeout>::new()));
-    let (count, its) = (Arc::clone(&runs), Arc::clone(&slot));
+    let (runs, slot) = (Counter::default(), Arc::new(OnceLock::<Timeout>::new()));
+    let its = Arc::clone(&slot);
     let reset = move || assert!(its.get().expect("it is there").reset(HOUR));
     if reset_first {
         timer.schedule_detached(MS, reset.clone()).expect("accepted");
     }
-    let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
-    let periodic = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, runs.task()).expect("accepted");
     slot.set(periodic).expect("the first");
     if !reset_first {
         timer.schedule_detached(MS, reset).expect("accepted");
     }
     let left = timer.shutdown_with(Shutdown::FireNow).expect("the first");
-    (left.len(), runs.load(Ordering::Relaxed))
+    (left.len(), runs.get())
 }
 
 #[test]
@@ -124,8 +123,7 @@ impl Clock for Sick {
 #[test]
 fn a_clock_that_panics_once_after_a_run_does_not_end_the_periodic_timeout() {
     let clock = Sick::of("tourbillon-pool");
-    let builder = Timer::builder().shards(1).clock(clock.clone()).executor(ThreadPool::new(1)).thread_name("sick");
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(1).clock(clock.clone()).executor(ThreadPool::new(1)).thread_name("sick"));
     let runs = Arc::new(AtomicUsize::new(0));
     let (count, armed) = (Arc::clone(&runs), Arc::clone(&clock.armed));
     let task = move || armed.store(count.fetch_add(1, Ordering::Relaxed) == 2, Ordering::Relaxed);
@@ -146,8 +144,7 @@ fn a_drain_ends_though_its_clock_has_died() {
         }
     }
     let is_dead = Arc::new(AtomicBool::new(false));
-    let builder = Timer::builder().shards(1).clock(Dead(Arc::clone(&is_dead))).thread_name("dead");
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(1).clock(Dead(Arc::clone(&is_dead))).thread_name("dead"));
     let first = timer.schedule(MS, || ()).expect("accepted");
     eventually("the worker runs", || first.is_expired());
     timer.schedule_detached(HOUR, || ()).expect("accepted");

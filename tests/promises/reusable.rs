@@ -9,15 +9,14 @@ use std::time::Duration;
 use tourbillon::{Inline, ManualClock, Refusal, Reusable, Shutdown, ThreadPool, Timer};
 
 use crate::common::{
-    Drops, HOUR, MS, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle,
+    Counter, Drops, HOUR, MS, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle,
 };
 
 /// A timeout of each kind of engine that notes its runs.
 fn each(check: impl Fn(&mut Rig, &Reusable, &Times)) {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);
-        let noted = times.clone();
-        let reusable = rig.timer.reusable(move || noted.note()).expect("accepted");
+        let reusable = rig.timer.reusable(times.task()).expect("accepted");
         check(&mut rig, &reusable, &times);
         drop(reusable);
         assert_eq!(rig.timer.pending(), 0, "{}", rig.kind);
@@ -89,8 +88,7 @@ fn what_is_due_and_has_not_begun_may_be_disarmed_and_armed_by_a_sibling() {
     timer.schedule_detached(MS, change).expect("accepted");
     let times = Times::on(&clock);
     let make = || {
-        let noted = times.clone();
-        let reusable = timer.reusable(move || noted.note()).expect("accepted");
+        let reusable = timer.reusable(times.task()).expect("accepted");
         reusable.arm(MS).expect("accepted");
         reusable
     };
@@ -158,10 +156,8 @@ fn an_arming_in_a_run_takes_effect_after_it_and_its_runs_never_overlap() {
 fn a_disarm_that_returned_true_begins_no_run_whatever_other_threads_do() {
     const ROUNDS: usize = if cfg!(miri) { 20 } else { 1_000 };
     let timer = Timer::builder().tick_duration(Duration::from_micros(50)).build().expect("the options make sense");
-    let runs = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&runs);
-    let count = move || _ = counted.fetch_add(1, Ordering::SeqCst);
-    let reusable = timer.reusable(count).expect("accepted");
+    let runs = Counter::default();
+    let reusable = timer.reusable(runs.task()).expect("accepted");
     let mut expected = 0;
     for round in 0..ROUNDS {
         // It comes due while it is disarmed.
@@ -171,9 +167,9 @@ fn a_disarm_that_returned_true_begins_no_run_whatever_other_threads_do() {
         }
         if !reusable.disarm() {
             expected += 1;
-            eventually("the run that has begun", || runs.load(Ordering::SeqCst) >= expected);
+            eventually("the run that has begun", || runs.get() >= expected);
         }
-        assert_eq!(runs.load(Ordering::SeqCst), expected, "round {round}");
+        assert_eq!(runs.get(), expected, "round {round}");
     }
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -187,7 +183,7 @@ fn a_disarm_that_returned_true_begins_no_run_whatever_other_threads_do() {
     reusable.disarm();
     let left = timer.shutdown().expect("the first");
     assert!(left.is_empty() && !reusable.is_armed());
-    assert!(runs.load(Ordering::SeqCst) <= expected + 3 * ROUNDS, "one run for each arming at most");
+    assert!(runs.get() <= expected + 3 * ROUNDS, "one run for each arming at most");
 }
 
 #[test]
@@ -231,8 +227,7 @@ fn a_shutdown_hands_it_back_and_it_is_not_armed_again() {
 fn an_arming_that_is_refused_changes_nothing() {
     let (timer, mut driver, clock) = driven_by(Timer::builder().max_pending_timeouts(1));
     let times = Times::on(&clock);
-    let noted = times.clone();
-    let reusable = timer.reusable(move || noted.note()).expect("it takes no place before it is armed");
+    let reusable = timer.reusable(times.task()).expect("it takes no place before it is armed");
     let other = timer.schedule(HOUR, || ()).expect("accepted");
     assert_eq!(reusable.arm(MS), Err(Refusal::Full));
     assert!(!reusable.is_armed() && other.cancel());
@@ -298,13 +293,11 @@ fn a_task_that_arms_itself_again_and_again_lets_others_have_their_turn() {
     own.set(timer.reusable(task).expect("accepted")).expect("once");
     let at = timer.now() + 50 * MS;
     own.get().expect("set").arm_at(at).expect("accepted");
-    let others = Arc::new(AtomicUsize::new(0));
+    let others = Counter::default();
     for _ in 0..5 {
-        let others = Arc::clone(&others);
-        let other = timer.schedule_at(at, move || _ = others.fetch_add(1, Ordering::SeqCst));
-        assert!(other.expect("accepted").deadline() >= at);
+        assert!(timer.schedule_at(at, others.task()).expect("accepted").deadline() >= at);
     }
-    eventually("the others", || others.load(Ordering::SeqCst) == 5);
+    eventually("the others", || others.get() == 5);
     stops.store(true, Ordering::SeqCst);
 }
 

@@ -11,7 +11,7 @@ use tourbillon::{
 };
 
 use crate::common::{
-    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_counters_reconcile, driven, eventually, in_time, settle,
+    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_counters_reconcile, built, driven, eventually, in_time, settle,
 };
 use crate::pauses::stoppable;
 
@@ -169,8 +169,7 @@ fn a_drain_runs_timeouts_that_become_due_in_its_time_and_returns_the_rest() {
         let (timer, clock) = on_workers(builder);
         let (times, runs, start) = (Times::on(&clock), Runs::new(3), clock.now());
         for ms in [0, 1, 5, 20] {
-            let times = times.clone();
-            timer.schedule_detached(ms * MS, move || times.note()).expect("accepted");
+            timer.schedule_detached(ms * MS, times.task()).expect("accepted");
         }
         let far = timer.schedule(21 * MS, runs.task(0)).expect("accepted");
         timer.schedule_detached(Duration::MAX, runs.task(1)).expect("accepted");
@@ -231,8 +230,7 @@ fn a_full_engine_that_drains_refuses_as_shut_down_and_not_as_full() {
 /// push that would be refused. Then a drain begins, and the thread schedules. Returns whether the
 /// drain had not yet come to those in the inbox.
 fn schedules_before_a_drain_comes_to_what_it_has_cancelled() -> bool {
-    let builder = Timer::builder().shards(1).executor(Inline).transfer_limit(1);
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(1).executor(Inline).transfer_limit(1));
     let (begun, has_begun) = channel();
     let (go, may_go) = channel();
     let task = move || {
@@ -298,13 +296,9 @@ fn a_drain_ends_when_its_last_timeout_is_cancelled() {
 fn a_reset_to_earlier_or_later_works_in_a_drain() {
     let (timer, clock) = on_workers(Timer::builder());
     let times = Times::on(&clock);
-    let noting = || {
-        let times = times.clone();
-        move || times.note()
-    };
-    let earlier = timer.schedule(HOUR, noting()).expect("accepted");
-    let later = timer.schedule(2 * MS, noting()).expect("accepted");
-    let beyond = timer.schedule(3 * MS, noting()).expect("accepted");
+    let earlier = timer.schedule(HOUR, times.task()).expect("accepted");
+    let later = timer.schedule(2 * MS, times.task()).expect("accepted");
+    let beyond = timer.schedule(3 * MS, times.task()).expect("accepted");
     let draining = begin_to_drain(&timer, 10 * MS);
     assert!(earlier.reset(5 * MS) && later.reset(7 * MS) && beyond.reset(11 * MS));
     for _ in 0..10 {
@@ -325,8 +319,7 @@ fn a_schedule_in_a_drain_gives_the_closure_back_from_outside_and_from_a_task() {
     let task = move || own.schedule(MS, next).expect_err("refused").into_inner()();
     timer.schedule_detached(5 * MS, task).expect("accepted");
     let periodic_runs = Times::on(&clock);
-    let noted = periodic_runs.clone();
-    let periodic = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, periodic_runs.task()).expect("accepted");
     let draining = begin_to_drain(&timer, HOUR);
     let error = timer.schedule(MS, runs.task(1)).expect_err("refused");
     assert!(error.is_shutdown());
@@ -358,8 +351,7 @@ fn after_a_shutdown_nothing_waits_in_the_queues() {
 #[test]
 fn a_producer_that_waits_for_the_worker_is_refused_when_the_engine_is_shut_down() {
     // A worker this slow is behind by more than a producer waits for, which waits for an hour.
-    let builder = Timer::builder().shards(1).transfer_limit(1).expiry_limit(1).max_wait(HOUR);
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(1).transfer_limit(1).expiry_limit(1).max_wait(HOUR));
     let own = timer.clone();
     let producer = thread::spawn(move || {
         let accepted = std::iter::repeat_with(|| own.schedule(HOUR, || ()));
@@ -414,8 +406,7 @@ fn a_driven_engine_drains_thousands_within_its_limits_and_hands_a_periodic_timeo
         crate::common::driven_by(Timer::builder().expiry_limit(7).transfer_limit(11).shards(3));
     let (runs, times) = (Runs::new(3_000), Times::on(&clock));
     (0..3_000).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
-    let noted = times.clone();
-    let periodic = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, times.task()).expect("accepted");
     clock.advance(10 * MS);
     let left = timer.shutdown_with(Shutdown::Drain(Duration::ZERO)).expect("the first");
     runs.assert_each_ran_once();
@@ -459,8 +450,7 @@ fn no_way_to_shut_down_works_from_a_task_of_the_engine() {
 #[test]
 fn a_schedule_that_races_a_shutdown_of_any_kind_has_one_outcome() {
     for (round, how) in [Shutdown::FireNow, Shutdown::Drain(5 * MS)].into_iter().cycle().take(40).enumerate() {
-        let builder = if round % 3 == 0 { Timer::builder().executor(Inline) } else { Timer::builder().shards(2) };
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(if round % 3 == 0 { Timer::builder().executor(Inline) } else { Timer::builder().shards(2) });
         let runs = Runs::new(3 * 20_000);
         let (accepted, left) = thread::scope(|scope| {
             let produce = |producer: usize| {

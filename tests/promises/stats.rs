@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tourbillon::{Expired, Lateness, ManualClock, Shutdown, Stats, Timer};
 
-use crate::common::{HOUR, Keeps, MS, Random, Rig, Runs, assert_counters_reconcile, driven, driven_by, settle};
+use crate::common::{HOUR, Keeps, MS, Random, Rig, Runs, assert_counters_reconcile, built, driven, driven_by, settle};
 
 /// Asserts the percentiles of these, to a sixteenth.
 fn assert_percentiles(lateness: &Lateness, mut exact: Vec<Duration>) {
@@ -96,8 +96,7 @@ fn a_timeout_on_time_is_not_late_with_workers_either() {
 #[test]
 fn a_timeout_that_did_not_run_was_not_late() {
     let (clock, keeps) = (ManualClock::new(), Keeps::default());
-    let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().clock(clock.clone()).executor(keeps.clone()));
     let cancelled = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
     let put_off = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
     clock.advance(MS);
@@ -279,8 +278,7 @@ fn a_future_that_a_shutdown_ends_has_not_fired_and_not_completed_and_is_not_late
 #[test]
 fn a_run_that_was_put_off_and_that_a_shutdown_fires_completes() {
     let (keeps, clock) = (Keeps::default(), ManualClock::new());
-    let builder = Timer::builder().shards(1).clock(clock.clone()).executor(keeps.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(1).clock(clock.clone()).executor(keeps.clone()));
     let periodic = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
     clock.advance(MS);
     assert_eq!(keeps.batches(), 1);

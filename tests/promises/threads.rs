@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tourbillon::{Builder, Executor, Expired, Inline, Pinning, ThreadPool, Timer};
 
-use crate::common::{HOUR, MS, PATIENCE, SeenThread, allowed_cores, cores_in, eventually, threads_named};
+use crate::common::{HOUR, MS, PATIENCE, SeenThread, allowed_cores, built, cores_in, eventually, threads_named};
 use crate::policy;
 
 /// Schedules a first timeout, and waits until it has run.
@@ -117,8 +117,7 @@ fn automatic_pinning_gives_each_worker_a_core_of_its_own_where_there_are_enough(
 
 #[test]
 fn without_pinning_no_worker_is_pinned() {
-    let builder = Timer::builder().thread_name("pinned-b").executor(Inline).pinning(Pinning::None);
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().thread_name("pinned-b").executor(Inline).pinning(Pinning::None));
     warm_up(&timer);
     assert_eq!(timer.stats().shards[0].pinned_to, None);
     let worker = threads_named("pinned-b-0").pop().expect("it runs");
@@ -245,8 +244,7 @@ fn a_worker_that_is_started_by_a_pinned_thread_is_not_pinned_with_it() {
     let first = allowed[0];
     let starter = thread::spawn(move || {
         assert!(core_affinity::set_for_current(core_affinity::CoreId { id: first }));
-        let builder = Timer::builder().thread_name("pinned-d").executor(Inline).pinning(Pinning::None);
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(Timer::builder().thread_name("pinned-d").executor(Inline).pinning(Pinning::None));
         warm_up(&timer);
         cores_in(threads_named("pinned-d-0").pop().expect("it runs").field("Cpus_allowed_list"))
     });

@@ -97,29 +97,17 @@ fn no_delay_runs_at_once_wherever_in_a_tick() {
 }
 
 #[test]
-fn a_past_deadline_runs_at_once_wherever_in_a_tick() {
+fn a_past_deadline_or_a_reset_to_one_runs_at_once_wherever_in_a_tick() {
     let (timer, mut driver, clock) = driven();
     let (start, ns) = (clock.now(), Duration::from_nanos(1));
     for _ in 0..4 {
         for past in [start - DAY, start, clock.now() - ns, clock.now()] {
-            let timeout = timer.schedule_at(past, || ()).expect("accepted");
+            let scheduled = timer.schedule_at(past, || ()).expect("accepted");
             assert_eq!(driver.turn(), 1, "a deadline {:?} ago", clock.now() - past);
-            assert!(timeout.is_expired());
-        }
-        clock.advance(Duration::from_micros(333));
-    }
-}
-
-#[test]
-fn a_reset_to_a_past_deadline_runs_at_once_wherever_in_a_tick() {
-    let (timer, mut driver, clock) = driven();
-    let (start, ns) = (clock.now(), Duration::from_nanos(1));
-    for _ in 0..4 {
-        for past in [start - DAY, start, clock.now() - ns, clock.now()] {
-            let timeout = timer.schedule(HOUR, || ()).expect("accepted");
-            assert!(timeout.reset_at(past));
-            assert_eq!(driver.turn(), 1, "a deadline {:?} ago", clock.now() - past);
-            assert!(timeout.is_expired());
+            let reset = timer.schedule(HOUR, || ()).expect("accepted");
+            assert!(reset.reset_at(past));
+            assert_eq!(driver.turn(), 1, "a reset to {:?} ago", clock.now() - past);
+            assert!(scheduled.is_expired() && reset.is_expired());
         }
         clock.advance(Duration::from_micros(333));
     }

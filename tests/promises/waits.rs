@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Inline, Timeout, Timer};
 
-use crate::common::{HOUR, MS, block, eventually, in_time};
+use crate::common::{HOUR, MS, block, built, eventually, in_time};
 use crate::shard_of;
 
 /// More than may be cancelled before a call waits.
@@ -44,8 +44,7 @@ fn cancel_all(timeouts: impl IntoIterator<Item = Timeout>) {
 #[test]
 fn a_call_that_waits_wakes_a_worker_that_sleeps() {
     // With memory for all of them: while its worker is far behind, an engine grows by little.
-    let builder = Timer::builder().shards(1).executor(Inline).max_wait(HOUR).capacity(60_000);
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(1).executor(Inline).max_wait(HOUR).capacity(60_000));
     // So that the worker sleeps until then, and no reset below wakes it.
     timer.schedule_detached(HOUR / 6, || ()).expect("accepted");
     drop(schedule_linked(&timer, 40_000));
@@ -160,8 +159,7 @@ fn a_reset_by_a_thread_that_ends_does_not_wait() {
 
 #[test]
 fn nobody_waits_for_long_for_a_worker_that_does_not_move() {
-    let builder = Timer::builder().shards(1).executor(Inline).max_wait(Duration::MAX);
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(1).executor(Inline).max_wait(Duration::MAX));
     let garbage = schedule_linked(&timer, GARBAGE);
     let end = block_worker(&timer);
     cancel_all(garbage);

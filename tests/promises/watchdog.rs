@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Clock, Inline, ManualClock, ShardHealth, Shutdown, ThreadPool, Timer, WorkerState};
 
-use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, driven, eventually, in_time, settle};
+use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, built, driven, eventually, in_time, settle};
 use crate::shard_of;
 
 /// A task or a turn that takes longer is stuck.
@@ -146,8 +146,7 @@ fn a_worker_that_is_kept_from_its_first_turn_is_behind_and_nothing_expires() {
 #[test]
 fn the_shard_whose_task_is_stuck_is_named() {
     let clock = Shown::now();
-    let builder = Timer::builder().shards(3).executor(ThreadPool::new(2)).clock(clock.clone());
-    let timer = builder.build().expect("the options make sense");
+    let timer = built(Timer::builder().shards(3).executor(ThreadPool::new(2)).clock(clock.clone()));
     let release = get_stuck(&timer, 7);
     clock.advance(HOUR);
     let stuck = shard_of(&timer, &7_u32);
