@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Clock, ClockListener, Driver, ManualClock, MissedTicks, PausableClock, Timer};
 
-use common::{Counter, DAY, HOUR, MS, Runs, driven_with_pauses, eventually, settle};
+use common::{Counter, DAY, HOUR, MS, Runs, driven_with_pauses, eventually, fire_one, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -96,8 +96,7 @@ fn in_a_pause_what_has_no_delay_or_is_past_runs_at_once_and_so_does_what_was_due
     assert!([due, at_once, past, reset].iter().all(|timeout| timeout.is_expired()));
     let (timer, clock, _hand) = with_pauses(Timer::builder());
     clock.pause();
-    let at_once = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-    eventually("it fires in the pause", || at_once.is_expired());
+    fire_one(&timer, Duration::ZERO);
 }
 
 #[test]
@@ -126,8 +125,7 @@ fn the_end_of_a_pause_calls_each_driver_that_waits_for_a_time_or_for_none() {
 fn the_end_of_a_pause_wakes_a_worker_that_sleeps() {
     let clock = PausableClock::new();
     let timer = Timer::builder().clock(clock.clone()).shards(1).build().expect("the options make sense");
-    let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-    eventually("its worker runs", || first.is_expired());
+    fire_one(&timer, Duration::ZERO);
     clock.pause();
     let (at, real) = (timer.now(), Instant::now());
     let timeout = timer.schedule(50 * MS, || ()).expect("accepted");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use testkit::again;
 use tourbillon::{BuildError, Builder, Expired, Inline, ManualClock, PausableClock, ThreadPool, Timer};
 
-use common::{Drops, HOUR, MS, alone, driven, eventually, resident_bytes, threads_named};
+use common::{Drops, HOUR, MS, alone, driven, eventually, fire_one, resident_bytes, threads_named};
 
 /// Counts the bytes that are in use.
 struct Counting;
@@ -246,8 +246,7 @@ fn shut_down_engines_that_are_kept_have_no_threads() {
     alone(|| {
         let engines: Vec<_> = (0..50).map(|_| build(Timer::builder())).collect();
         for timer in &engines {
-            let timeout = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-            eventually("it fires", || timeout.is_expired());
+            fire_one(timer, Duration::ZERO);
         }
         assert!(threads() >= 50);
         engines.iter().for_each(|timer| assert!(timer.shutdown().is_ok()));
@@ -264,8 +263,7 @@ fn the_payload_of_an_executors_panic_is_dropped() {
                 std::panic::resume_unwind(Box::new([0_u8; 1024]));
             };
             let timer = build(Timer::builder().executor(panics));
-            let fired = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-            eventually("it has run", || fired.is_expired());
+            fire_one(&timer, Duration::ZERO);
             timer.shutdown().expect("the first");
         });
     });

@@ -23,7 +23,7 @@ use tourbillon::{
 };
 
 use child::in_child;
-use common::{Counter, HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually};
+use common::{Counter, HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, fire_one};
 
 /// One fork at a time: another test's threads would be gone in the child, with the locks they hold.
 fn alone() -> MutexGuard<'static, ()> {
@@ -190,8 +190,7 @@ fn in_the_child_the_last_timer_can_be_dropped_and_nothing_runs() {
 fn in_the_child_a_new_engine_works_and_so_does_one_that_is_driven() {
     let _alone = alone();
     let (_kind, old) = &engines()[1];
-    let before = old.schedule(Duration::ZERO, || ()).expect("accepted");
-    eventually("a worker runs", || before.is_expired());
+    fire_one(old, Duration::ZERO);
     in_child("a new engine", || {
         let timer = Timer::builder().shards(2).build().expect("the options make sense");
         let runs = Runs::new(100);
@@ -215,8 +214,7 @@ fn in_the_child_a_new_engine_works_and_so_does_one_that_is_driven() {
         clock.resume();
         first_wrong(&[all_ran, cancelled, shut_down, turned, wait_for(|| fired.is_expired())])
     });
-    let after = old.schedule(MS, || ()).expect("accepted");
-    eventually("the parent goes on", || after.is_expired());
+    fire_one(old, MS);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tourbillon::{Builder, PausableClock, Pinning, Timer, WaitStrategy};
 
-use common::{HOUR, MS, eventually, threads_named};
+use common::{HOUR, MS, eventually, fire_one, threads_named};
 
 /// How long nothing may happen.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -39,8 +39,7 @@ fn assert_sleeps_through(timer: &Timer, name: &str, work: impl FnOnce()) {
 /// Returns an engine whose worker and pool have run once.
 fn warm(builder: Builder, name: &str) -> Timer {
     let timer = builder.thread_name(name).pinning(Pinning::None).build().expect("the options make sense");
-    let first = timer.schedule(MS, || ()).expect("accepted");
-    eventually("it fires", || first.is_expired());
+    fire_one(&timer, MS);
     timer
 }
 
@@ -163,8 +162,7 @@ fn a_shard_sleeps_while_another_works() {
     let mine = || timer.stats().shards.iter().map(|shard| shard.turns).collect::<Vec<_>>();
     let before = mine();
     for _ in 0..50 {
-        let timeout = timer.schedule(MS, || ()).expect("accepted");
-        eventually("it fires", || timeout.is_expired());
+        fire_one(&timer, MS);
     }
     let turned: Vec<_> = mine().iter().zip(&before).map(|(after, before)| after - before).collect();
     assert_eq!(turned.iter().filter(|&&turns| turns == 0).count(), 1, "{turned:?}");

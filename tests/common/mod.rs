@@ -28,6 +28,12 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Schedules a timeout, and returns when it has fired: a worker runs.
+pub(crate) fn fire_one(timer: &Timer, delay: Duration) {
+    let timeout = timer.schedule(delay, || ()).expect("accepted");
+    eventually("it fires", || timeout.is_expired());
+}
+
 /// Runs `work` on a thread of its own, so that a hang becomes a failure.
 pub(crate) fn in_time<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + Send + 'static) -> R {
     let (send, receive) = channel();

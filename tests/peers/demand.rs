@@ -76,7 +76,8 @@ use tourbillon::{
 };
 
 use crate::common::{
-    Counter, DAY, HOUR, MS, Random, Runs, assert_counters_reconcile, built, driven, driven_by, eventually, settle,
+    Counter, DAY, HOUR, MS, Random, Runs, assert_counters_reconcile, built, driven, driven_by, eventually, fire_one,
+    settle,
 };
 use crate::with_workers;
 
@@ -428,8 +429,7 @@ fn a_worker_whose_clock_panics_is_reported_and_goes_on_when_it_can() {
     }
     let is_broken = Arc::new(AtomicBool::new(false));
     let timer = built(Timer::builder().clock(Broken(Arc::clone(&is_broken))).thread_name("broken").shards(1));
-    let first = timer.schedule(MS, || ()).expect("accepted");
-    eventually("it fires", || first.is_expired());
+    fire_one(&timer, MS);
     is_broken.store(true, Ordering::Relaxed);
     let later = timer.schedule(MS, || ()).expect("a schedule is no matter of the worker's");
     eventually("it is reported", || timer.health().shards[0].worker == WorkerState::Panicking);

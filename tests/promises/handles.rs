@@ -12,7 +12,7 @@ use tourbillon::{
     ShutdownError, Stats, ThreadPool, Timeout, TimeoutGuard, Timer, Unfired, WaitStrategy,
 };
 
-use crate::common::{Drops, HOUR, MS, driven, eventually};
+use crate::common::{Drops, HOUR, MS, driven, eventually, fire_one};
 use crate::pauses::stoppable;
 
 fn is_send_and_sync<T: Send + Sync + 'static>() {}
@@ -142,8 +142,7 @@ fn a_handle_may_outlive_its_engine_with_workers() {
     for started in [false, true] {
         let timer = Timer::builder().build().expect("the options make sense");
         if started {
-            let fired = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-            eventually("it fires", || fired.is_expired());
+            fire_one(&timer, Duration::ZERO);
         }
         let handle = timer.schedule(HOUR, || ()).expect("accepted");
         let deadline = handle.deadline();
@@ -164,8 +163,7 @@ fn handles_may_be_used_while_their_engine_goes() {
         };
         let handles = timer.schedule_many(HOUR, (0..40).map(|_| task())).expect("accepted");
         if round % 2 == 0 {
-            let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-            eventually("the worker has come by", || first.is_expired());
+            fire_one(&timer, Duration::ZERO);
         }
         thread::scope(|scope| {
             for (n, handle) in handles.into_iter().enumerate() {
@@ -303,8 +301,7 @@ fn an_executor_can_be_shared_behind_an_arc_and_chosen_at_run_time() {
         [std::sync::Arc::new(Inline), std::sync::Arc::new(ThreadPool::new(1))];
     for executor in chosen {
         let timer = Timer::builder().executor(executor).build().expect("the options make sense");
-        let timeout = timer.schedule(MS, || ()).expect("accepted");
-        eventually("it fires", || timeout.is_expired());
+        fire_one(&timer, MS);
     }
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use tourbillon::{Builder, Expired, Inline, ManualClock, Pinning, Shutdown, ShutdownError, ThreadPool, Timer, Turn};
 
 use crate::common::{
-    HOUR, MS, Rig, Runs, allowed_cores, assert_counters_reconcile, built, driven_by, eventually, in_time, settle,
+    HOUR, MS, Rig, Runs, allowed_cores, assert_counters_reconcile, built, driven_by, eventually, fire_one, in_time,
+    settle,
 };
 use crate::shard_of;
 
@@ -272,8 +273,7 @@ fn a_start_that_panics_is_reported_as_a_task_and_the_worker_works() {
     let hears = Arc::clone(&heard);
     let builder = Timer::builder().shards(1).on_panic(move |_| _ = hears.fetch_add(1, Ordering::SeqCst));
     let timer = builder.on_worker_start(|_| panic!("on purpose")).build().expect("the options make sense");
-    let timeout = timer.schedule(MS, || ()).expect("accepted");
-    eventually("it fires", || timeout.is_expired());
+    fire_one(&timer, MS);
     assert!(timer.shutdown().expect("the first").is_empty());
     assert_eq!((heard.load(Ordering::SeqCst), timer.stats().panicked, timer.stats().panicked_turns), (1, 1, 0));
     assert_counters_reconcile(&timer.stats());

@@ -11,7 +11,7 @@ use tourbillon::{
 };
 
 use crate::common::{
-    Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle, threads_named,
+    Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, fire_one, settle, threads_named,
 };
 
 /// A capture that panics when it is dropped, unless another panic unwinds.
@@ -69,8 +69,7 @@ fn assert_threads_survive(builder: Builder, name: &'static str) {
         timer.schedule_detached(Duration::ZERO, task_with(Bomb)).expect("accepted");
     }
     eventually("all have panicked", || timer.stats().panicked == 60);
-    let after = timer.schedule(MS, || ()).expect("accepted");
-    eventually("the threads still work", || after.is_expired());
+    fire_one(&timer, MS);
     assert!(!threads_named(name).is_empty());
     assert_eq!(timer.shutdown().expect("the worker has not died").len(), 0);
     assert_counters_reconcile(&timer.stats());
@@ -146,8 +145,7 @@ fn closures_that_panic_when_dropped_with_their_engine_take_no_other_with_them() 
     drop(timer);
     eventually("with a worker that sleeps", || drops.count() == 20);
     let timer = Timer::builder().thread_name("panic-d").build().expect("the options make sense");
-    let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-    eventually("the worker has run", || first.is_expired());
+    fire_one(&timer, Duration::ZERO);
     fill(&timer);
     drop(timer);
     eventually("the worker ends as it should", || drops.count() == 30 && threads_named("panic-d").is_empty());

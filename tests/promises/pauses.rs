@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Clock, Inline, ManualClock, PausableClock, ThreadPool, Timeout, Timer, WaitStrategy};
 
-use crate::common::{HOUR, MS, Random, Rig, Runs, Times, built, eventually, in_time, settle_by, threads_named};
+use crate::common::{
+    HOUR, MS, Random, Rig, Runs, Times, built, eventually, fire_one, in_time, settle_by, threads_named,
+};
 
 /// Returns an engine of each kind, on a clock that can be stopped. The rig's own clock is below it.
 pub(crate) fn stoppable(builder: impl Fn() -> Builder) -> [(Rig, PausableClock); 3] {
@@ -214,8 +216,7 @@ fn pause_in_real_time(wait: WaitStrategy) {
     let timer = built(Timer::builder().wait(wait).executor(Inline).clock(clock.clone()));
     let (start, runs) = (Instant::now(), Runs::new(20));
     // A worker that has looked at the clock, and sleeps.
-    let first = timer.schedule(MS, || ()).expect("accepted");
-    eventually("the worker runs", || first.is_expired());
+    fire_one(&timer, MS);
     let timeouts: Vec<_> = (0..20)
         .map(|id| timer.schedule(Duration::from_millis(40 + id as u64), runs.task(id)).expect("accepted"))
         .collect();
@@ -247,8 +248,7 @@ fn nothing_fires_in_a_pause_by_the_real_clock() {
 fn an_idle_worker_sleeps_in_a_pause_though_something_was_due() {
     let clock = PausableClock::new();
     let timer = built(Timer::builder().thread_name("pause-a").executor(Inline).clock(clock.clone()));
-    let first = timer.schedule(MS, || ()).expect("accepted");
-    eventually("the worker runs", || first.is_expired());
+    fire_one(&timer, MS);
     let soon = timer.schedule(5 * MS, || ()).expect("accepted");
     clock.pause();
     // It may wake once for the deadline before which it fell asleep.
@@ -307,8 +307,7 @@ fn an_engine_may_be_shut_down_or_dropped_in_a_pause_which_goes_on() {
     }
     let clock = PausableClock::new();
     let timer = built(Timer::builder().thread_name("pause-b").clock(clock.clone()));
-    let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-    eventually("the worker runs", || first.is_expired());
+    fire_one(&timer, Duration::ZERO);
     clock.pause();
     drop(timer);
     eventually("the threads end", || threads_named("pause-b").is_empty());

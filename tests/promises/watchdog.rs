@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Clock, Inline, ManualClock, ShardHealth, Shutdown, ThreadPool, Timer, WorkerState};
 
-use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, built, driven, eventually, in_time, settle};
+use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, built, driven, eventually, fire_one, in_time, settle};
 use crate::shard_of;
 
 /// A task or a turn that takes longer is stuck.
@@ -69,8 +69,7 @@ fn an_idle_engine_is_healthy_for_as_long_as_it_idles() {
     assert_eq!((shard.inbox_depth, shard.stuck_task, shard.panicked_turns), (0, None, 0));
     clock.advance(HOUR);
     assert!(timer.health().is_healthy());
-    let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-    eventually("it runs", || first.is_expired());
+    fire_one(&timer, Duration::ZERO);
     let later = timer.schedule(10 * HOUR, || ()).expect("accepted");
     // Once it sleeps.
     eventually("the worker has nothing to do", || {
@@ -161,8 +160,7 @@ fn the_shard_whose_task_is_stuck_is_named() {
 fn a_worker_that_sleeps_past_its_deadline_is_behind() {
     // The worker does not learn that this clock has moved, as if the system had put it to sleep.
     let (timer, clock) = on_shown(Timer::builder());
-    let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-    eventually("it runs", || first.is_expired());
+    fire_one(&timer, Duration::ZERO);
     let late = timer.schedule(HOUR, || ()).expect("accepted");
     eventually("the worker waits", || {
         clock.advance(Duration::from_nanos(1));
