@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tourbillon::{Driver, Executor, Inline, ManualClock, ThreadPool, Timeout, Timer};
 
-use common::{HOUR, MS, eventually, settle};
+use common::{HOUR, MS, eventually, on_workers, settle};
 
 struct Counting;
 
@@ -170,8 +170,7 @@ fn large_captures_are_boxed(timer: &Timer) {
 
 /// Bursts expire on a manual clock.
 fn expiry(executor: impl Executor, what: &str) {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
+    let (timer, clock) = on_workers(Timer::builder().executor(executor));
     static RAN: AtomicUsize = AtomicUsize::new(0);
     let burst = || {
         for _ in 0..10_000 {
@@ -202,8 +201,7 @@ fn expiry_in_a_turn() {
 
 /// Periodic timeouts allocate when they are scheduled, and for none of their runs.
 fn runs_of_periodic_timeouts(executor: impl Executor, what: &str) {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
+    let (timer, clock) = on_workers(Timer::builder().executor(executor));
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let count = || _ = RUNS.fetch_add(1, Ordering::Relaxed);
     let answer = move || {

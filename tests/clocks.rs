@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Clock, ClockListener, Driver, ManualClock, MissedTicks, PausableClock, Timer};
 
-use common::{Counter, DAY, HOUR, MS, Runs, driven_with_pauses, eventually, fire_one, settle};
+use common::{Counter, DAY, HOUR, MS, Runs, driven_with_pauses, eventually, fire_one, on_workers, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -202,8 +202,7 @@ fn a_driver_is_called_when_its_clock_jumps_and_fires_what_has_become_due() {
 
 #[test]
 fn advance_through_runs_a_series_as_often_as_it_would_and_each_task_at_its_own_deadline() {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().clock(clock.clone()).shards(2).build().expect("the options make sense");
+    let (timer, clock) = on_workers(Timer::builder().shards(2));
     let start = clock.now();
     let seen = Arc::<Mutex<Vec<Duration>>>::default();
     let task = {
@@ -261,8 +260,7 @@ fn advance_through_passes_by_an_engine_in_a_pause_and_one_that_is_driven() {
 
 #[test]
 fn advance_through_from_two_threads_goes_as_far_as_both_and_skips_no_run() {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().clock(clock.clone()).build().expect("the options make sense");
+    let (timer, clock) = on_workers(Timer::builder());
     let runs = Counter::default();
     let series = timer.schedule_at_fixed_rate(MS, MS, runs.task()).expect("accepted");
     let start = clock.now();

@@ -10,10 +10,10 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Inline, ManualClock, ThreadPool, Timer};
+use tourbillon::{Builder, Inline, ThreadPool, Timer};
 use tracing::Level;
 
-use common::{HOUR, MS, assert_counters_reconcile, driven_by, eventually, in_time};
+use common::{HOUR, MS, assert_counters_reconcile, driven_by, eventually, in_time, on_workers};
 use listener::{Heard, Listener};
 
 static LISTENER: LazyLock<Listener> = LazyLock::new(Listener::of_all);
@@ -77,8 +77,7 @@ fn a_long_turn_is_reported() {
 
 #[test]
 fn a_manual_clock_makes_no_turn_long() {
-    let clock = ManualClock::new();
-    let timer = builder("by-hand").executor(Inline).clock(clock.clone()).build().expect("the options make sense");
+    let (timer, clock) = on_workers(builder("by-hand").executor(Inline));
     let moving = clock.clone();
     timer.schedule_detached(MS, move || moving.advance(HOUR)).expect("accepted");
     in_time("the clock is moved in the middle of a turn", move || clock.advance(2 * MS));

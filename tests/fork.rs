@@ -23,7 +23,9 @@ use tourbillon::{
 };
 
 use child::in_child;
-use common::{Counter, HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, fire_one};
+use common::{
+    Counter, HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, fire_one, on_workers,
+};
 
 /// One fork at a time: another test's threads would be gone in the child, with the locks they hold.
 fn alone() -> MutexGuard<'static, ()> {
@@ -145,8 +147,7 @@ fn in_the_child_the_end_of_a_pause_calls_no_worker() {
 #[test]
 fn in_the_child_health_says_forked_and_a_manual_clock_waits_for_no_worker() {
     let _alone = alone();
-    let clock = ManualClock::new();
-    let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("the options make sense");
+    let (timer, clock) = on_workers(Timer::builder().shards(1));
     let timeout = timer.schedule(HOUR, || ()).expect("accepted");
     eventually("its worker runs", || timer.stats().transferred == 1);
     in_child("a manual clock", || {

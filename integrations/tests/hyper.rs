@@ -32,7 +32,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tourbillon::{ManualClock, Sleep, Timer};
 
-use common::{HOUR, MS, PATIENCE, driven, in_time};
+use common::{HOUR, MS, PATIENCE, driven, in_time, on_workers};
 
 const LIMIT: Duration = Duration::from_millis(200);
 const NS: Duration = Duration::from_nanos(1);
@@ -51,12 +51,6 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         tokio::task::yield_now().await;
     }
-}
-
-/// Returns an engine with workers, on a clock that the test moves.
-fn by_hand() -> (Timer, ManualClock) {
-    let clock = ManualClock::new();
-    (Timer::builder().clock(clock.clone()).build().expect("the options make sense"), clock)
 }
 
 fn server(timer: &Timer, limit: Duration) -> http1::Builder {
@@ -106,7 +100,7 @@ fn a_connection_that_sends_half_a_header_is_closed() {
 #[test]
 fn half_a_header_is_given_its_time_to_the_last_nanosecond_of_the_engines_clock() {
     without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
+        let (timer, clock) = on_workers(Timer::builder());
         clock.advance(HOUR); // hyper reckons from the engine's time, not from the system's
         let (mut client, served) = connection().await;
         client.write_all(b"GET / HTTP/1.1\r\nHost: ").await.expect("the server reads");
@@ -123,7 +117,7 @@ fn half_a_header_is_given_its_time_to_the_last_nanosecond_of_the_engines_clock()
 #[test]
 fn a_connection_is_kept_while_whole_requests_come_in_time() {
     without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
+        let (timer, clock) = on_workers(Timer::builder());
         let (mut client, served) = connection().await;
         let sleeper = timer.clone();
         let service = service_fn(move |request: Request<Incoming>| {
@@ -209,7 +203,7 @@ fn an_idle_connection_of_a_pool_is_closed() {
 #[test]
 fn a_connection_of_a_pool_is_used_again_until_it_has_been_idle_for_its_time() {
     without_tokios_timer("a client", async {
-        let (timer, clock) = by_hand();
+        let (timer, clock) = on_workers(Timer::builder());
         let (uri, accepted, mut ends) = server_of_many().await;
         let client = client(&timer, LIMIT);
         get(&client, &uri).await;

@@ -130,6 +130,12 @@ pub(crate) fn built(builder: Builder) -> Timer {
     builder.build().expect("the options make sense")
 }
 
+/// Returns an engine with workers, on a manual clock of its own.
+pub(crate) fn on_workers(builder: Builder) -> (Timer, ManualClock) {
+    let clock = ManualClock::new();
+    (built(builder.clock(clock.clone())), clock)
+}
+
 /// Returns a driven engine on a manual clock of its own.
 pub(crate) fn driven_by(builder: Builder) -> (Timer, Driver, ManualClock) {
     let clock = ManualClock::new();
@@ -346,8 +352,8 @@ impl Rig {
 
     /// Makes an engine with workers.
     pub(crate) fn on(builder: Builder, kind: &'static str) -> Self {
-        let clock = ManualClock::new();
-        Self { timer: built(builder.clock(clock.clone())), clock, kind, driver: None }
+        let (timer, clock) = on_workers(builder);
+        Self { timer, clock, kind, driver: None }
     }
 
     pub(crate) fn inline(builder: Builder) -> Self {

@@ -77,9 +77,8 @@ use tourbillon::{
 
 use crate::common::{
     Counter, DAY, HOUR, MS, Random, Runs, assert_counters_reconcile, built, driven, driven_by, eventually, fire_one,
-    settle,
+    on_workers, settle,
 };
-use crate::with_workers;
 
 const NS: Duration = Duration::from_nanos(1);
 
@@ -190,7 +189,7 @@ fn after_a_standstill_a_rate_runs_once_unless_it_was_told_to_make_up() {
     assert_eq!(MissedTicks::default(), MissedTicks::Skip);
     let cases = [(MissedTicks::Skip, 1, 1_010), (MissedTicks::Delay, 1, 1_015), (MissedTicks::Burst, 100, 1_010)];
     for (missed, in_the_jump, next) in cases {
-        let (timer, clock) = with_workers(Timer::builder());
+        let (timer, clock) = on_workers(Timer::builder());
         let counter = Counter::default();
         let periodic = timer.schedule_at_fixed_rate_with(10 * MS, 10 * MS, missed, counter.task()).expect("accepted");
         clock.advance(1_005 * MS);
@@ -234,7 +233,7 @@ fn a_rate_keeps_to_its_schedule_however_long_its_runs_take_and_a_delay_counts_fr
 #[test]
 fn every_way_to_shut_down_accounts_for_every_timeout() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(50 * MS)] {
-        let (timer, clock) = with_workers(Timer::builder());
+        let (timer, clock) = on_workers(Timer::builder());
         let runs = Runs::new(40);
         for (ids, delay) in [(0..10, MS), (10..20, 20 * MS), (20..40, HOUR)] {
             drop(timer.schedule_many(delay, ids.map(|id| runs.task(id))).expect("accepted"));
@@ -362,7 +361,7 @@ fn the_shards_counters_add_up_to_the_engines_and_lateness_is_what_the_clock_says
 /// 46: tokio-rs/tokio#3883, #3289: a step to the next timer, with any number of threads.
 #[test]
 fn a_clock_steps_from_timeout_to_timeout_and_says_when_there_is_none() {
-    let (timer, clock) = with_workers(Timer::builder().shards(2));
+    let (timer, clock) = on_workers(Timer::builder().shards(2));
     let (start, runs) = (clock.now(), Runs::new(6));
     let delays = [MS, 7 * MS, 700 * MS, HOUR, 400 * DAY, 4_000 * DAY];
     for (id, delay) in delays.into_iter().enumerate().rev() {
@@ -444,7 +443,7 @@ fn a_worker_whose_clock_panics_is_reported_and_goes_on_when_it_can() {
 #[test]
 fn a_shutdown_accounts_for_a_periodic_timeout_that_is_reset_while_its_run_waits() {
     let (keep, kept) = channel::<Expired>();
-    let (timer, clock) = with_workers(Timer::builder().executor(move |batch| keep.send(batch).expect("it is there")));
+    let (timer, clock) = on_workers(Timer::builder().executor(move |batch| keep.send(batch).expect("it is there")));
     let counter = Counter::default();
     let periodic = timer.schedule_at_fixed_rate(MS, MS, counter.task()).expect("accepted");
     clock.advance(MS);

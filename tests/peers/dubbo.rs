@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use tourbillon::{BuildError, Builder, ShutdownError, Timer};
 
-use crate::common::{HOUR, MS, PATIENCE, Runs, in_time, threads_named};
-use crate::with_workers;
+use crate::common::{HOUR, MS, PATIENCE, Runs, in_time, on_workers, threads_named};
 
 fn refusal(builder: Builder) -> Option<BuildError> {
     builder.build().err()
@@ -35,7 +34,7 @@ fn wrong_arguments_build_nothing_and_a_hundred_engines_cost_no_thread() {
 /// Dubbo, createTaskTest.
 #[test]
 fn tasks_that_fail_are_late_or_too_many_leave_the_engine_as_it_was() {
-    let (timer, clock) = with_workers(Timer::builder().max_pending_timeouts(8));
+    let (timer, clock) = on_workers(Timer::builder().max_pending_timeouts(8));
     let runs = Runs::new(9);
     let failed = timer.schedule(10 * MS, || panic!("on purpose")).expect("accepted");
     clock.advance(10 * MS);

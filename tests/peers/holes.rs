@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Expired, Inline, Timeout, Timer, Unfired, WaitStrategy};
 
-use crate::common::{Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle};
-use crate::with_workers;
+use crate::common::{
+    Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, on_workers, settle,
+};
 
 /// Netty, hole a: the counter went up before the refusal, and never down again.
 #[test]
@@ -68,7 +69,7 @@ fn the_last_timeout_before_a_shutdown_and_the_first_after_it_are_not_lost() {
 /// Netty, hole c: stop came too late for the callbacks, and for the counter.
 #[test]
 fn a_shutdown_counts_down_each_returned_timeout_and_calls_each_destructor() {
-    let (timer, clock) = with_workers(Timer::builder());
+    let (timer, clock) = on_workers(Timer::builder());
     let drops = Drops::default();
     let task = || {
         let witness = drops.witness();
@@ -150,7 +151,7 @@ fn a_batch_that_an_executor_refuses_runs_all_the_same_and_is_counted() {
             panic!("on purpose, with {} timeouts", expired.len());
         }
     };
-    let (timer, clock) = with_workers(Timer::builder().shards(1).executor(executor));
+    let (timer, clock) = on_workers(Timer::builder().shards(1).executor(executor));
     let runs = Runs::new(1_000);
     drop(timer.schedule_many(MS, (0..1_000).map(|id| runs.task(id))).expect("accepted"));
     clock.advance(MS);

@@ -12,15 +12,6 @@ mod kafka;
 mod netty;
 mod russell_luo;
 
-use tourbillon::{Builder, ManualClock, Timer};
-
-/// Returns an engine with workers, on a clock that stands still until the test moves it.
-fn with_workers(builder: Builder) -> (Timer, ManualClock) {
-    let clock = ManualClock::new();
-    let timer = builder.clock(clock.clone()).build().expect("the options make sense");
-    (timer, clock)
-}
-
 /// Returns the lines of the table in `demand.rs`, each with its number and its last column.
 fn table() -> impl Iterator<Item = (usize, &'static str)> {
     let cells = |row: &'static str| row.strip_prefix("//! | ")?.strip_suffix(" |")?.split_once(" | ");

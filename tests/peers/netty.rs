@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use tourbillon::{Expired, Inline, ManualClock, Timeout, Timer};
 
 use crate::common::{
-    Drops, HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, driven_by, eventually, in_time, settle, threads_named,
+    Drops, HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, driven_by, eventually, in_time, on_workers, settle,
+    threads_named,
 };
-use crate::with_workers;
 
 const NS: Duration = Duration::from_nanos(1);
 
 /// Netty 1, testScheduleTimeoutShouldNotRunBeforeDelay.
 #[test]
 fn a_worker_does_not_run_a_timeout_a_nanosecond_before_its_delay() {
-    let (timer, clock) = with_workers(Timer::builder());
+    let (timer, clock) = on_workers(Timer::builder());
     let runs = Runs::new(1);
     let timeout = timer.schedule(10_000 * MS, runs.task(0)).expect("accepted");
     for step in [3_000 * MS, 6_999 * MS, MS - NS] {
@@ -47,14 +47,14 @@ fn a_timeout_runs_after_its_delay_in_real_time_and_reads_expired() {
 /// Netty 3, testStopTimer.
 #[test]
 fn a_shutdown_returns_timeouts_that_have_not_run_and_no_others() {
-    let (timer, clock) = with_workers(Timer::builder());
+    let (timer, clock) = on_workers(Timer::builder());
     let runs = Runs::new(3);
     drop(timer.schedule_many(2 * MS, (0..3).map(|id| runs.task(id))).expect("accepted"));
     clock.advance(2 * MS);
     assert!(timer.shutdown().expect("the first").is_empty(), "all have run");
     runs.assert_each_ran_once();
 
-    let (timer, clock) = with_workers(Timer::builder());
+    let (timer, clock) = on_workers(Timer::builder());
     let late = Runs::new(5);
     drop(timer.schedule_many(5_000 * MS, (0..5).map(|id| late.task(id))).expect("accepted"));
     clock.advance(4_999 * MS);
@@ -65,7 +65,7 @@ fn a_shutdown_returns_timeouts_that_have_not_run_and_no_others() {
 /// Netty 4, testTimerShouldThrowExceptionAfterShutdownForNewTimeouts.
 #[test]
 fn an_engine_that_has_worked_and_was_shut_down_refuses_and_starts_no_thread_again() {
-    let (timer, clock) = with_workers(Timer::builder().thread_name("nettyd"));
+    let (timer, clock) = on_workers(Timer::builder().thread_name("nettyd"));
     let runs = Runs::new(2);
     timer.schedule_detached(MS, runs.task(0)).expect("accepted");
     clock.advance(MS);
@@ -86,7 +86,7 @@ fn a_task_that_schedules_itself_again_goes_on_over_the_end_of_the_wheel() {
         timer.schedule_detached(delay, move || again(own, runs, delay)).expect("accepted");
     }
     for ticks in [1, 31, 32, 33, 100] {
-        let (timer, clock) = with_workers(Timer::builder().ticks_per_wheel(32).levels(1));
+        let (timer, clock) = on_workers(Timer::builder().ticks_per_wheel(32).levels(1));
         let (own, runs, delay) = (timer.clone(), Arc::new(AtomicUsize::new(0)), ticks * MS);
         let counted = Arc::clone(&runs);
         timer.schedule_detached(delay, move || again(own, counted, delay)).expect("accepted");
@@ -149,7 +149,7 @@ fn each_task_runs_on_the_executors_thread_and_on_no_other() {
 
 /// Returns an engine that allows two pending timeouts, and has two.
 fn full() -> (Timer, ManualClock, [Timeout; 2]) {
-    let (timer, clock) = with_workers(Timer::builder().max_pending_timeouts(2));
+    let (timer, clock) = on_workers(Timer::builder().max_pending_timeouts(2));
     let both = [5_000 * MS, 6_000 * MS].map(|delay| timer.schedule(delay, || ()).expect("there is room"));
     (timer, clock, both)
 }
@@ -196,7 +196,7 @@ fn a_timeout_that_has_run_makes_room_for_exactly_one() {
 /// Netty 11, reportPendingTimeouts.
 #[test]
 fn pending_goes_down_with_each_cancel_and_each_run() {
-    let (timer, clock) = with_workers(Timer::builder());
+    let (timer, clock) = on_workers(Timer::builder());
     let runs = Runs::new(3);
     let [one, two, three] = [0, 1, 2].map(|id| timer.schedule(500 * MS, runs.task(id)).expect("accepted"));
     assert_eq!(timer.pending(), 3);
@@ -212,7 +212,7 @@ fn pending_goes_down_with_each_cancel_and_each_run() {
 /// Netty 12, testOverflow.
 #[test]
 fn the_longest_delay_of_java_never_comes_and_holds_up_no_other() {
-    let (timer, clock) = with_workers(Timer::builder());
+    let (timer, clock) = on_workers(Timer::builder());
     let longest = Duration::from_millis(i64::MAX.unsigned_abs());
     let never = timer.schedule(longest, || panic!("292 million years are not over")).expect("accepted");
     for round in 1..=3 {
@@ -227,7 +227,7 @@ fn the_longest_delay_of_java_never_comes_and_holds_up_no_other() {
 /// Netty 13, testStopTimerCancelsPendingTasks.
 #[test]
 fn a_returned_timeout_reads_cancelled_and_does_not_run_by_itself() {
-    let (timer, clock) = with_workers(Timer::builder());
+    let (timer, clock) = on_workers(Timer::builder());
     let runs = Runs::new(5);
     let timeouts = timer.schedule_many(5 * MS, (0..5).map(|id| runs.task(id))).expect("accepted");
     let left = timer.shutdown().expect("the first");
@@ -242,7 +242,7 @@ fn a_returned_timeout_reads_cancelled_and_does_not_run_by_itself() {
 /// callback.
 #[test]
 fn the_destructor_of_a_capture_is_called_once_by_the_cancel_before_it_returns() {
-    let (timer, clock) = with_workers(Timer::builder());
+    let (timer, clock) = on_workers(Timer::builder());
     let (drops, runs) = (Drops::default(), Runs::new(1));
     let (witness, run) = (drops.witness(), runs.task(0));
     let task = move || {
@@ -265,7 +265,7 @@ fn the_destructor_of_a_capture_is_called_once_by_the_cancel_before_it_returns() 
 fn timeouts_that_are_cancelled_while_their_own_tick_runs_are_counted_down_once() {
     // With a budget of one, the others are still in the slot while the first runs.
     let builder = Timer::builder().shards(1).executor(Inline).expiry_limit(1).max_pending_timeouts(11);
-    let (timer, clock) = with_workers(builder);
+    let (timer, clock) = on_workers(builder);
     let (begun, has_begun) = channel();
     let released = Arc::new(AtomicBool::new(false));
     let task = || {

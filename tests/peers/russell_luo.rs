@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use tourbillon::Timer;
 
-use crate::common::{MS, driven_by, settle};
-use crate::with_workers;
+use crate::common::{MS, driven_by, on_workers, settle};
 
 /// RussellLuo, TestTimingWheel_AfterFunc: within 5 ms in RussellLuo's, and exact here.
 #[test]
 fn each_of_seven_delays_runs_on_its_own_tick() {
-    let (timer, clock) = with_workers(Timer::builder().ticks_per_wheel(20));
+    let (timer, clock) = on_workers(Timer::builder().ticks_per_wheel(20));
     let start = clock.now();
     let ran: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let delays = [1, 5, 10, 50, 100, 500, 1_000].map(Duration::from_millis);
@@ -29,7 +28,7 @@ fn each_of_seven_delays_runs_on_its_own_tick() {
 /// RussellLuo, TestTimingWheel_ScheduleFunc: seven ticks, each of which says when the next is.
 #[test]
 fn a_task_that_says_when_to_run_next_runs_then_and_not_again_when_it_says_never() {
-    let (timer, clock) = with_workers(Timer::builder().ticks_per_wheel(20));
+    let (timer, clock) = on_workers(Timer::builder().ticks_per_wheel(20));
     let (start, ran) = (clock.now(), Arc::<Mutex<Vec<Duration>>>::default());
     let mut gaps = [1, 5, 10, 50, 100, 500].map(Duration::from_millis).into_iter();
     let (seen, sees) = (Arc::clone(&ran), clock.clone());

@@ -11,7 +11,7 @@ use tourbillon::{Inline, ManualClock, ThreadPool, Timer};
 
 use crate::common::{
     DAY, HOUR, Keeps, MS, Own, PATIENCE, Random, Rig, Runs, Times, assert_counters_reconcile, built, driven, driven_by,
-    in_time, settle,
+    in_time, on_workers, settle,
 };
 use crate::pauses::stoppable;
 
@@ -111,8 +111,7 @@ fn it_sees_timeouts_scheduled_after_a_turn_cut_short_by_a_limit() {
 
 #[test]
 fn an_advance_returns_when_all_due_timeouts_have_run_even_behind_a_long_list() {
-    let clock = ManualClock::new();
-    let timer = built(Timer::builder().shards(1).transfer_limit(3).executor(Inline).clock(clock.clone()));
+    let (timer, clock) = on_workers(Timer::builder().shards(1).transfer_limit(3).executor(Inline));
     let mut random = Random::new(6);
     for round in 0..3_000 {
         let far = timer.schedule_many(HOUR, (0..random.below(60)).map(|_| || ())).expect("accepted");
@@ -328,8 +327,7 @@ fn three_months_of_mixed_traffic_pass_in_a_moment() {
 
 #[test]
 fn with_a_pool_weeks_pass_in_a_moment_too() {
-    let clock = ManualClock::new();
-    let timer = built(Timer::builder().shards(2).executor(ThreadPool::new(2)).clock(clock.clone()));
+    let (timer, clock) = on_workers(Timer::builder().shards(2).executor(ThreadPool::new(2)));
     let (runs, mut random) = (Runs::new(500), Random::new(4));
     for id in 0..500 {
         timer.shard_for(&id).schedule_detached(random.duration(30 * DAY), runs.task(id)).expect("accepted");

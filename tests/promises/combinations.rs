@@ -15,7 +15,7 @@ use tourbillon::{
 
 use crate::common::{
     Counter, DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_counters_reconcile, built, driven, driven_by, eventually,
-    in_time, threads_named,
+    in_time, on_workers, threads_named,
 };
 use crate::reentry::Interrupted;
 use crate::shard_of;
@@ -116,8 +116,7 @@ fn a_drain_ends_when_a_task_cancels_its_last_timeout() {
 
 #[test]
 fn in_a_drain_a_shard_whose_worker_never_started_accepts_nothing() {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("the options make sense");
+    let (timer, _clock) = on_workers(Timer::builder().shards(2));
     let key_of = |shard| (0..).find(|key: &u32| shard_of(&timer, key) == shard).expect("keys are spread");
     let (used, unused) = (timer.shard_for(&key_of(0)), timer.shard_for(&key_of(1)));
     let last = used.schedule(HOUR, || ()).expect("accepted");
@@ -153,8 +152,7 @@ fn a_periodic_timeout_that_was_reset_before_its_first_run_is_run_or_returned_by_
     for (how, runs_then, returned) in
         [(Shutdown::Cancel, 0, 1), (Shutdown::FireNow, 1, 0), (Shutdown::Drain(10 * HOUR), 0, 1)]
     {
-        let clock = ManualClock::new();
-        let timer = built(Timer::builder().shards(1).executor(ThreadPool::new(1)).clock(clock.clone()));
+        let (timer, _clock) = on_workers(Timer::builder().shards(1).executor(ThreadPool::new(1)));
         let ((began, has_begun), (release, wait)) = (channel(), channel::<()>());
         let hold = move || {
             began.send(()).expect("the test waits");

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tourbillon::{Inline, Shutdown, ThreadPool, Timeout, Timer};
 
-use crate::common::{Counter, HOUR, MS, Times, assert_counters_reconcile, block, eventually, in_time};
-use crate::shutdown_with::{begin_to_drain, on_workers};
+use crate::common::{Counter, HOUR, MS, Times, assert_counters_reconcile, block, eventually, in_time, on_workers};
+use crate::shutdown_with::begin_to_drain;
 
 #[test]
 fn in_a_drain_no_run_of_a_periodic_timeout_begins_and_all_are_handed_back() {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Inline, ManualClock, Timer};
+use tourbillon::{Inline, Timer};
 
-use crate::common::{MS, Random, assert_counters_reconcile, built, driven_by, settle};
+use crate::common::{MS, Random, assert_counters_reconcile, driven_by, on_workers, settle};
 use crate::shard_of;
 
 #[test]
@@ -63,8 +63,7 @@ fn every_way_to_schedule_on_a_shard_goes_to_that_shard_from_any_thread() {
 
 #[test]
 fn with_inline_the_timeouts_of_one_key_run_in_the_order_of_their_ticks() {
-    let clock = ManualClock::new();
-    let timer = built(Timer::builder().shards(3).executor(Inline).clock(clock.clone()));
+    let (timer, clock) = on_workers(Timer::builder().shards(3).executor(Inline));
     let ran: Arc<Mutex<Vec<(u32, u64)>>> = Arc::default();
     let mut random = Random::new(1);
     for n in 0..3_000_u32 {
@@ -84,8 +83,7 @@ fn with_inline_the_timeouts_of_one_key_run_in_the_order_of_their_ticks() {
 
 #[test]
 fn no_two_workers_run_the_timeouts_of_one_key() {
-    let clock = ManualClock::new();
-    let timer = built(Timer::builder().shards(4).executor(Inline).clock(clock.clone()));
+    let (timer, clock) = on_workers(Timer::builder().shards(4).executor(Inline));
     let seen: Vec<Arc<Mutex<BTreeSet<String>>>> = (0..20).map(|_| Arc::default()).collect();
     for n in 0..2_000_usize {
         let saw = Arc::clone(&seen[n % 20]);

@@ -6,10 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Inline, ManualClock, Refusal, Reusable, Shutdown, ThreadPool, Timer};
+use tourbillon::{Inline, Refusal, Reusable, Shutdown, ThreadPool, Timer};
 
 use crate::common::{
-    Counter, Drops, HOUR, MS, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle,
+    Counter, Drops, HOUR, MS, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time,
+    on_workers, settle,
 };
 
 /// A timeout of each kind of engine that notes its runs.
@@ -240,8 +241,7 @@ fn an_arming_that_is_refused_changes_nothing() {
 
 #[test]
 fn a_panic_is_counted_and_it_may_be_armed_again() {
-    let clock = ManualClock::new();
-    let timer = Timer::builder().clock(clock.clone()).executor(Inline).build().expect("the options make sense");
+    let (timer, clock) = on_workers(Timer::builder().executor(Inline));
     let times = Times::on(&clock);
     let noted = times.clone();
     let task = move || {

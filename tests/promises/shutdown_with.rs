@@ -6,19 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tourbillon::{
-    Builder, Inline, ManualClock, PausableClock, Shutdown, ShutdownError, ThreadPool, Timeout, Timer, Unfired,
-};
+use tourbillon::{Inline, ManualClock, PausableClock, Shutdown, ShutdownError, ThreadPool, Timeout, Timer, Unfired};
 
 use crate::common::{
-    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_counters_reconcile, built, driven, eventually, in_time, settle,
+    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_counters_reconcile, built, driven, eventually, in_time,
+    on_workers, settle,
 };
 use crate::pauses::stoppable;
-
-pub(crate) fn on_workers(builder: Builder) -> (Timer, ManualClock) {
-    let clock = ManualClock::new();
-    (builder.clock(clock.clone()).build().expect("the options make sense"), clock)
-}
 
 /// Starts a drain on another thread, and waits until it has begun.
 pub(crate) fn begin_to_drain(timer: &Timer, most: Duration) -> JoinHandle<Result<Vec<Unfired>, ShutdownError>> {

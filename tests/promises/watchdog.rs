@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Clock, Inline, ManualClock, ShardHealth, Shutdown, ThreadPool, Timer, WorkerState};
+use tourbillon::{Builder, Clock, Inline, ShardHealth, Shutdown, ThreadPool, Timer, WorkerState};
 
-use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, built, driven, eventually, fire_one, in_time, settle};
+use crate::common::{
+    HOUR, MS, Runs, assert_counters_reconcile, built, driven, eventually, fire_one, in_time, on_workers, settle,
+};
 use crate::shard_of;
 
 /// A task or a turn that takes longer is stuck.
@@ -301,8 +303,7 @@ fn a_task_in_a_turn_is_seen_from_another_thread() {
 fn after_a_shutdown_of_any_kind_the_worker_has_ended_and_health_is_good() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(Duration::ZERO), Shutdown::Drain(MS)] {
         for used in [false, true] {
-            let clock = ManualClock::new();
-            let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("the options make sense");
+            let (timer, clock) = on_workers(Timer::builder().shards(2));
             if used {
                 for key in 0..20 {
                     timer.shard_for(&key).schedule_detached(Duration::ZERO, || ()).expect("accepted");

@@ -28,7 +28,7 @@ where
     W: Future<Output = ()> + Send,
 {
     without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
+        let (timer, clock) = on_workers(Timer::builder());
         work(timer.clone(), clock, limits(&timer)).await;
     });
 }
@@ -185,7 +185,7 @@ fn a_slow_request_is_answered_with_504_and_the_connection_is_kept() {
 #[test]
 fn a_request_that_does_not_send_its_body_is_answered_with_408() {
     without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
+        let (timer, clock) = on_workers(Timer::builder());
         let limits = limits(&timer).request(REQUEST, StatusCode::REQUEST_TIMEOUT);
         let (mut client, _served) = served(&timer, &limits).await;
         send(&mut client, "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel").await;
@@ -199,7 +199,7 @@ fn a_request_that_does_not_send_its_body_is_answered_with_408() {
 #[test]
 fn a_busy_connection_is_left_alone() {
     without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
+        let (timer, clock) = on_workers(Timer::builder());
         let limits = Limits::new(timer.clone()).header(HEADER).idle(IDLE);
         let (mut client, served) = served(&timer, &limits).await;
         let busy = 3 * IDLE;
@@ -303,7 +303,7 @@ fn a_connection_has_one_timeout_whatever_it_is_asked() {
 #[test]
 fn without_limits_nothing_is_scheduled_and_nothing_ends() {
     without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
+        let (timer, clock) = on_workers(Timer::builder());
         let limits = Limits::new(timer.clone());
         let (mut client, stream) = connection().await;
         let (io, service) = limits.apply(stream, service_fn(hello));
@@ -398,7 +398,7 @@ async fn status(client: &SendRequest<Empty<Bytes>>, path: &str) -> StatusCode {
 #[test]
 fn an_http_2_connection_is_closed_when_it_has_had_no_stream_for_a_while_and_not_before() {
     without_tokios_timer("a server", async {
-        let (timer, clock) = by_hand();
+        let (timer, clock) = on_workers(Timer::builder());
         let limits = Limits::new(timer.clone()).header(HEADER).idle(IDLE);
         let (client, served, connection) = served_by_http_2(&timer, &limits).await;
         let busy = {
