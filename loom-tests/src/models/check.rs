@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Instant;
 
+use super::ledger::Ledger;
 use super::memory;
 
 /// A model with fewer schedules than this has not interleaved anything.
@@ -16,16 +17,16 @@ thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs `model` once for each way in which its threads can interleave with at most `preemptions`
-/// preemptions (`None`: any number), and for each value that a load may then see. Fails if the
-/// model panics anywhere, if it leaks or misuses memory, or if it has hardly any schedules. An
-/// engine that catches a task's panic hides it from loom, but not from this function.
+/// Runs `model`, with a new ledger, once for each way in which its threads can interleave with at
+/// most `preemptions` preemptions (`None`: any number), and for each value that a load may then
+/// see. Fails if the model panics anywhere, if it leaks or misuses memory, or if it has hardly any
+/// schedules. An engine that catches a task's panic hides it from loom, but not from this function.
 ///
 /// `LOOM_MORE_PREEMPTIONS` is added to the bound.
-pub(super) fn check<M: Fn() + Send + Sync + 'static>(preemptions: impl Into<Option<usize>>, model: M) {
+pub(super) fn check<M: Fn(Ledger) + Send + Sync + 'static>(preemptions: impl Into<Option<usize>>, model: M) {
     note_panics();
     let start = Instant::now();
-    let schedules = explore(preemptions.into(), model);
+    let schedules = explore(preemptions.into(), move || model(Ledger::default()));
     let panic = PANIC.take();
     assert!(panic.is_none(), "something panicked, and was caught: {panic:?}");
     println!("model {}: {schedules} schedules, {:.2} s", name_of::<M>(), start.elapsed().as_secs_f64());

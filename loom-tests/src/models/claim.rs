@@ -2,9 +2,8 @@
 //! until the task itself begins.
 
 use super::check::check;
-use super::rig::{Bare, Ledger, NO_LIMITS, driven, entries_in_use, run_batches, ticks};
+use super::rig::{Bare, NO_LIMITS, assert_all_home, driven, run_batches, run_elsewhere, ticks};
 use crate::engine::Shared;
-use crate::executor::run_here;
 use crate::sync::thread;
 use crate::time::Subtick;
 
@@ -13,14 +12,9 @@ use crate::time::Subtick;
 /// Legal ends: it ran; it was cancelled before its slot came up, in the batch, or never.
 #[test]
 fn a_cancel_races_with_the_batch_that_the_timeout_is_in() {
-    check(3, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Subtick::ZERO, true, &ledger);
-        let timeout = armed.handle();
-        assert!(bare.push(armed));
-        let batches = bare.due_batches(&mut shard);
-        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+    check(3, |ledger| {
+        let (bare, mut shard, timeout, batches) = Bare::with_one_due(&ledger);
+        let runner = run_elsewhere(batches);
         let cancelled = timeout.cancel();
         drop(timeout);
         runner.join().expect("no panic");
@@ -36,14 +30,9 @@ fn a_cancel_races_with_the_batch_that_the_timeout_is_in() {
 /// Legal ends: it ran at 0, and the reset was too late; it was pushed again, and ran at 5.
 #[test]
 fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
-    check(3, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Subtick::ZERO, true, &ledger);
-        let timeout = armed.handle();
-        assert!(bare.push(armed));
-        let batches = bare.due_batches(&mut shard);
-        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+    check(3, |ledger| {
+        let (bare, mut shard, timeout, batches) = Bare::with_one_due(&ledger);
+        let runner = run_elsewhere(batches);
         let reset = timeout.reset(ticks(5));
         // It sleeps past the new deadline, or knows of the entry.
         let slept = !shard.next_due(&bare.shared).is_some() && bare.shared.remote(0).fall_asleep(None);
@@ -65,16 +54,11 @@ fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
 /// and its task was dropped, as no shutdown waits for it.
 #[test]
 fn a_put_off_timeout_meets_the_close() {
-    check(3, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Subtick::ZERO, true, &ledger);
-        let timeout = armed.handle();
-        assert!(bare.push(armed));
-        let batches = bare.due_batches(&mut shard);
+    check(3, |ledger| {
+        let (bare, mut shard, timeout, batches) = Bare::with_one_due(&ledger);
         let reset = timeout.reset(ticks(5));
         assert!(reset, "it has not begun");
-        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+        let runner = run_elsewhere(batches);
         let left = shard.close(&bare.shared);
         let returned = left.len();
         drop(left);
@@ -90,18 +74,14 @@ fn a_put_off_timeout_meets_the_close() {
 /// Legal ends: it ran; it was cancelled.
 #[test]
 fn a_cancel_races_with_a_turn_that_runs_what_is_due() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
         let timeout = timer.schedule(ticks(0), ledger.task()).expect("open");
         let canceller = thread::spawn(move || timeout.cancel());
         let fired = driver.turn();
         let cancelled = canceller.join().expect("no panic");
         assert_eq!(fired, usize::from(!cancelled));
-        driver.turn();
-        let one = timer.schedule(ticks(9), || ()).expect("open");
-        assert_eq!(entries_in_use(&one), 1);
-        one.cancel();
+        assert_all_home(&timer, &mut driver);
         drop((timer, driver));
         ledger.assert_closed(fired);
     });
@@ -112,17 +92,12 @@ fn a_cancel_races_with_a_turn_that_runs_what_is_due() {
 /// Legal ends: the runner gives the entry back; the handle does.
 #[test]
 fn a_cancelled_timeout_in_a_batch_is_not_revived_there() {
-    check(3, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Subtick::ZERO, true, &ledger);
-        let timeout = armed.handle();
-        assert!(bare.push(armed));
-        let batches = bare.due_batches(&mut shard);
+    check(3, |ledger| {
+        let (bare, mut shard, timeout, batches) = Bare::with_one_due(&ledger);
         // Only a thread at home on the shard has tombstones.
         bare.shared.with_thread_state(|mine| assert_eq!(Shared::home_of(mine).index(), 0));
         assert!(timeout.cancel());
-        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+        let runner = run_elsewhere(batches);
         drop(timeout);
         let remote = bare.shared.remote(0);
         assert!(bare.shared.with_thread_state(|mine| mine.take_tombstone(remote)).is_none());
@@ -137,14 +112,9 @@ fn a_cancelled_timeout_in_a_batch_is_not_revived_there() {
 /// Legal end: each has run once.
 #[test]
 fn an_entry_is_used_again_while_its_task_begins() {
-    check(3, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Subtick::ZERO, true, &ledger);
-        let timeout = armed.handle();
-        assert!(bare.push(armed));
-        let batches = bare.due_batches(&mut shard);
-        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+    check(3, |ledger| {
+        let (bare, mut shard, timeout, batches) = Bare::with_one_due(&ledger);
+        let runner = run_elsewhere(batches);
         drop(timeout);
         assert!(bare.push(bare.arm(Subtick::ZERO, false, &ledger)));
         runner.join().expect("no panic");
@@ -160,12 +130,9 @@ fn an_entry_is_used_again_while_its_task_begins() {
 #[test]
 fn a_queued_reset_is_popped_while_its_batch_puts_it_off() {
     for cancels in [false, true] {
-        check(3, move || {
-            let ledger = Ledger::default();
+        check(3, move |ledger| {
             let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-            let armed = bare.arm(Subtick::new(3), true, &ledger);
-            let timeout = armed.handle();
-            assert!(bare.push(armed));
+            let timeout = bare.schedule(Subtick::new(3), &ledger);
             shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
             let mut batches = Vec::new();
             let reset = thread::spawn(move || (timeout.reset(ticks(2)), timeout));
@@ -173,7 +140,7 @@ fn a_queued_reset_is_popped_while_its_batch_puts_it_off() {
             shard.turn(&bare.shared, now, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
             let (was_reset, timeout) = reset.join().expect("no panic");
             assert!(was_reset, "it has not begun");
-            let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+            let runner = run_elsewhere(batches);
             let puts_off = if cancels { timeout.cancel() } else { timeout.reset(ticks(5)) };
             drop(timeout);
             shard.turn(&bare.shared, now, || None, run_batches);
@@ -194,12 +161,9 @@ fn a_queued_reset_is_popped_while_its_batch_puts_it_off() {
 #[test]
 fn a_push_to_a_side_queue_meets_the_close() {
     for cancels in [false, true] {
-        check(None, move || {
-            let ledger = Ledger::default();
+        check(None, move |ledger| {
             let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-            let armed = bare.arm(Subtick::new(9), true, &ledger);
-            let timeout = armed.handle();
-            assert!(bare.push(armed));
+            let timeout = bare.schedule(Subtick::new(9), &ledger);
             shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
             let other = thread::spawn(move || {
                 let done = if cancels { timeout.cancel() } else { timeout.reset(ticks(1)) };

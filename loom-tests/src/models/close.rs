@@ -1,7 +1,7 @@
 //! The end of an engine: whatever races with it, each timeout has exactly one outcome.
 
 use super::check::check;
-use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, run_batches, ticks, with_workers};
+use super::rig::{Bare, Gate, NO_LIMITS, driven, run_batches, ticks, with_workers};
 use crate::executor::Inline;
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -14,8 +14,7 @@ use loom::sync::Arc;
 /// Legal ends: these three, for each of the two.
 #[test]
 fn a_push_that_races_with_close_has_one_outcome() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         let armed_entries = [0; 2].map(|_| bare.arm(Subtick::ZERO, true, &ledger));
         let producers = armed_entries.map(|armed| {
@@ -45,8 +44,7 @@ fn a_push_that_races_with_close_has_one_outcome() {
 #[test]
 fn a_cancel_that_races_with_close_has_one_outcome() {
     for linked in [false, true] {
-        check(None, move || {
-            let ledger = Ledger::default();
+        check(None, move |ledger| {
             let (timer, mut driver, _clock) = driven(|b| b);
             let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
             if linked {
@@ -67,8 +65,7 @@ fn a_cancel_that_races_with_close_has_one_outcome() {
 /// one.
 #[test]
 fn a_queued_reset_that_races_with_close_is_not_read() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, mut driver, clock) = driven(|b| b.capacity(1));
         let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
         driver.turn();
@@ -87,8 +84,7 @@ fn a_queued_reset_that_races_with_close_is_not_read() {
 /// Legal ends: refused; returned by the shutdown; run by the worker.
 #[test]
 fn a_worker_that_is_started_during_a_shutdown_ends() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
         let (theirs, task) = (timer.clone(), ledger.task());
         let thread = thread::spawn(move || theirs.schedule_detached(ticks(0), task).is_ok());
@@ -105,8 +101,7 @@ fn a_worker_that_is_started_during_a_shutdown_ends() {
 /// Legal end: the task was dropped.
 #[test]
 fn the_last_timer_that_goes_stops_a_sleeping_worker() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
         let dropped = Gate::new();
         timer.schedule_detached(ticks(5), dropped.after(ledger.task())).expect("open");
@@ -121,8 +116,7 @@ fn the_last_timer_that_goes_stops_a_sleeping_worker() {
 /// Legal end: the task was dropped.
 #[test]
 fn nothing_runs_in_a_driver_after_the_last_timer_has_gone() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, mut driver, clock) = driven(|b| b.capacity(1));
         timer.schedule_detached(ticks(1), ledger.task()).expect("open");
         let worker = thread::spawn(move || {
@@ -145,8 +139,7 @@ fn nothing_runs_in_a_driver_after_the_last_timer_has_gone() {
 /// Legal ends: a time; `None`, as there is nothing left.
 #[test]
 fn a_driver_gets_an_answer_while_the_last_timer_goes() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, driver, _clock) = driven(|b| b.capacity(1));
         timer.schedule_detached(ticks(1), ledger.task()).expect("open");
         let worker = thread::spawn(move || {
@@ -164,8 +157,7 @@ fn a_driver_gets_an_answer_while_the_last_timer_goes() {
 /// Legal ends: refused; it ran.
 #[test]
 fn a_push_that_races_with_a_drain_has_one_outcome() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(2));
         timer.schedule_detached(ticks(0), ledger.task()).expect("open");
         let (other, task) = (timer.clone(), ledger.task());
@@ -182,8 +174,7 @@ fn a_push_that_races_with_a_drain_has_one_outcome() {
 /// Legal end: it ran, and the drain is over. (Otherwise the worker sleeps for ever.)
 #[test]
 fn a_reset_to_earlier_wakes_a_worker_that_drains() {
-    check(1, || {
-        let ledger = Ledger::default();
+    check(1, |ledger| {
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
         let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
         let reset = thread::spawn(move || assert!(timeout.reset(ticks(0))));
@@ -199,8 +190,7 @@ fn a_reset_to_earlier_wakes_a_worker_that_drains() {
 /// Legal ends: it ran; it was cancelled.
 #[test]
 fn a_cancel_races_with_a_shutdown_that_fires() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
         let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
         let cancel = thread::spawn(move || timeout.cancel());
@@ -224,8 +214,7 @@ unsafe impl Sync for Note {}
 /// shutdown is visible.
 #[test]
 fn a_refused_push_sees_what_happened_before_the_shutdown() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, driver, _clock) = driven(|b| b);
         let (own, note) = (timer.clone(), Arc::new(Note(UnsafeCell::new(0))));
         let theirs = Arc::clone(&note);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::check::check;
-use super::rig::{Bare, Ledger, NO_LIMITS, Resting, Time, driven, run_batches, ticks};
+use super::rig::{Bare, NO_LIMITS, Resting, Time, driven, run_batches, ticks};
 use crate::engine::Core;
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -26,8 +26,7 @@ fn doze(bare: &Bare, shard: &mut Core) {
 /// Legal end: both have run.
 #[test]
 fn two_producers_wake_a_worker_that_falls_asleep() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (bare, shard) = Bare::new(2, NO_LIMITS);
         let armed_entries = [0; 2].map(|_| bare.arm(Subtick::ZERO, false, &ledger));
         let ran = ledger.clone();
@@ -46,8 +45,7 @@ fn two_producers_wake_a_worker_that_falls_asleep() {
 /// of an engine that its user turns.
 #[test]
 fn a_producer_wakes_a_driver_that_falls_asleep() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, mut driver, clock) = driven(|b| b.capacity(1));
         let ran = ledger.clone();
         let worker = thread::spawn(move || {
@@ -75,8 +73,7 @@ fn a_producer_wakes_a_driver_that_falls_asleep() {
 /// Legal end: both have run.
 #[test]
 fn a_sleep_that_ended_by_itself_is_not_mistaken_for_the_next() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, shard) = Bare::new(2, NO_LIMITS);
         assert!(bare.push(bare.arm(tick(1), false, &ledger)));
         let armed = bare.arm(tick(2), false, &ledger);
@@ -93,12 +90,9 @@ fn a_sleep_that_ended_by_itself_is_not_mistaken_for_the_next() {
 /// Legal end: it has run.
 #[test]
 fn a_reset_to_earlier_wakes_the_worker() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(tick(9), true, &ledger);
-        let timeout = armed.handle();
-        assert!(bare.push(armed));
+        let timeout = bare.schedule(tick(9), &ledger);
         let ran = ledger.clone();
         let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 1);
         assert!(timeout.reset(ticks(0)));
@@ -115,8 +109,7 @@ fn a_reset_to_earlier_wakes_the_worker() {
 /// timeout has now.
 #[test]
 fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         assert!(bare.push(bare.arm(tick(5), false, &ledger)));
         let armed = bare.arm(tick(9), true, &ledger);
@@ -142,13 +135,10 @@ fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
 /// Legal ends: it has collected one or both.
 #[test]
 fn cancelled_entries_wake_the_worker_when_they_are_many() {
-    check(1, || {
-        let ledger = Ledger::default();
+    check(1, |ledger| {
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         let timeouts = [0; 2].map(|_| {
-            let armed = bare.arm(tick(9), true, &ledger);
-            let timeout = armed.handle();
-            assert!(bare.push(armed));
+            let timeout = bare.schedule(tick(9), &ledger);
             timeout
         });
         doze(&bare, &mut shard);
@@ -165,8 +155,7 @@ fn cancelled_entries_wake_the_worker_when_they_are_many() {
 /// Legal ends: it has taken one or both.
 #[test]
 fn entries_in_the_inbox_wake_the_worker_when_they_are_many() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, mut shard) = Bare::new(3, NO_LIMITS);
         assert!(bare.push(bare.arm(tick(1), false, &ledger)));
         doze(&bare, &mut shard);
@@ -188,8 +177,7 @@ fn entries_in_the_inbox_wake_the_worker_when_they_are_many() {
 /// Legal end: no thread rang.
 #[test]
 fn a_later_deadline_does_not_wake_the_worker() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         assert!(bare.push(bare.arm(tick(1), false, &ledger)));
         doze(&bare, &mut shard);
@@ -219,8 +207,7 @@ fn a_later_deadline_does_not_wake_the_worker() {
 /// Legal ends: the driver was called; the clock has been moved to where the driver wakes by itself.
 #[test]
 fn a_look_for_the_next_deadline_hides_nothing_from_the_driver() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let resting = Resting::new(&ledger);
         let (thread, task) = (resting.timer.clone(), ledger.task());
         let thread = thread::spawn(move || thread.schedule_detached(ticks(1), task).expect("open"));

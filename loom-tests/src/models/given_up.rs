@@ -34,8 +34,7 @@ fn schedule(timer: &Timer, ledger: &Ledger, full: bool, delay: u32) -> Timeout {
 #[test]
 fn a_timeout_that_is_given_up_while_the_worker_takes_it_has_one_outcome() {
     for full in [false, true] {
-        check(4, move || {
-            let ledger = Ledger::default();
+        check(4, move |ledger| {
             let (timer, mut driver, _clock) = driven(|b| b.capacity(4));
             let timeout = schedule(&timer, &ledger, full, 0);
             let worker = thread::spawn(move || {
@@ -75,8 +74,7 @@ fn turn_meanwhile(
 /// Legal ends: revived where it was, or pushed anew; linked before the cancel.
 #[test]
 fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
-    check(4, || {
-        let ledger = Ledger::default();
+    check(4, |ledger| {
         let (timer, driver, clock) = driven(|b| b.capacity(2));
         // Of another slot than the next.
         let first = timer.schedule(ticks(8), ledger.task()).expect("open");
@@ -95,8 +93,7 @@ fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
 #[test]
 fn entries_that_were_given_up_one_after_the_other_are_used_again() {
     for third in [false, true] {
-        check(if third { 2 } else { 3 }, move || {
-            let ledger = Ledger::default();
+        check(if third { 2 } else { 3 }, move |ledger| {
             let (timer, driver, clock) = driven(|b| b.capacity(5));
             let schedule = |delay| timer.schedule(ticks(delay), ledger.task()).expect("open");
             let timeouts: Vec<_> = (0..2 + u32::from(third)).map(|_| schedule(9)).collect();
@@ -122,8 +119,7 @@ fn a_destructor_schedules_into_the_entry_that_was_given_up() {
         }
     }
 
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, driver, clock) = driven(|b| b.capacity(2));
         let again = Again(timer.clone(), ledger.clone());
         let timeout = timer.schedule(ticks(9), move || drop(again)).expect("open");
@@ -147,8 +143,8 @@ fn the_entry_of_a_sleep_is_given_up_and_used_again_while_it_rings() {
         fn wake(self: Arc<Self>) {}
     }
 
-    check(3, || {
-        let (ledger, witness) = (Ledger::default(), Arc::new(Nobody));
+    check(3, |ledger| {
+        let witness = Arc::new(Nobody);
         let waker = Waker::from(Arc::clone(&witness));
         let (timer, driver, clock) = driven(|b| b.capacity(3));
         let mut sleep = timer.sleep(ticks(1));
@@ -170,8 +166,7 @@ fn the_entry_of_a_sleep_is_given_up_and_used_again_while_it_rings() {
 #[test]
 fn a_handle_that_is_given_up_may_outlive_its_engine() {
     for full in [false, true] {
-        check(4, move || {
-            let ledger = Ledger::default();
+        check(4, move |ledger| {
             let (timer, driver, _clock) = driven(|b| b.capacity(4));
             let timeout = schedule(&timer, &ledger, full, 5);
             let end = thread::spawn(move || {
@@ -190,8 +185,7 @@ fn a_handle_that_is_given_up_may_outlive_its_engine() {
 #[test]
 fn a_timeout_that_is_given_up_during_a_shutdown_has_one_outcome() {
     for fire in [false, true] {
-        check(4, move || {
-            let ledger = Ledger::default();
+        check(4, move |ledger| {
             let (timer, driver, _clock) = driven(|b| b.capacity(2));
             let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
             let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };

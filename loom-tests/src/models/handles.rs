@@ -5,19 +5,16 @@
 //! every use of it must happen before its release (`sync.rs`).
 
 use super::check::check;
-use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
+use super::rig::{Bare, driven, run_elsewhere, ticks};
 use crate::arena::give_number_back;
-use crate::executor::run_here;
 use crate::sync::thread;
-use crate::time::Subtick;
 
 /// Invariant: the handle of a timeout that is pending when the engine ends may outlive the engine.
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn a_pending_handle_outlives_its_engine() {
     for linked in [false, true] {
-        check(3, move || {
-            let ledger = Ledger::default();
+        check(3, move |ledger| {
             let (timer, mut driver, _clock) = driven(|b| b);
             let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
             if linked {
@@ -39,8 +36,7 @@ fn a_pending_handle_outlives_its_engine() {
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn a_handle_of_a_timeout_that_has_run_outlives_its_engine() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b);
         let timeout = timer.schedule(ticks(0), ledger.task()).expect("open");
         assert_eq!(driver.turn(), 1);
@@ -57,8 +53,7 @@ fn a_handle_of_a_timeout_that_has_run_outlives_its_engine() {
 /// Legal ends: the engine frees everything; one of the two does.
 #[test]
 fn two_handles_outlive_their_engine() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
         let one = timer.schedule(ticks(0), ledger.task()).expect("open");
         let other = timer.schedule(ticks(5), ledger.task()).expect("open");
@@ -76,16 +71,9 @@ fn two_handles_outlive_their_engine() {
 /// Legal ends: the thread that runs the batch frees everything; the handle does.
 #[test]
 fn a_batch_and_a_handle_outlive_their_engine() {
-    check(None, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Subtick::ZERO, true, &ledger);
-        let timeout = armed.handle();
-        assert!(bare.push(armed));
-        let batches = bare.due_batches(&mut shard);
-        let runner = thread::spawn(move || {
-            batches.into_iter().for_each(run_here);
-        });
+    check(None, |ledger| {
+        let (bare, mut shard, timeout, batches) = Bare::with_one_due(&ledger);
+        let runner = run_elsewhere(batches);
         let handle = thread::spawn(move || drop(timeout));
         assert!(shard.close(&bare.shared).is_empty());
         drop((bare, shard));
@@ -101,8 +89,7 @@ fn a_batch_and_a_handle_outlive_their_engine() {
 /// fresh one.
 #[test]
 fn two_threads_in_teardown_share_a_free_list() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.capacity(3));
         let [one, other] = [0; 2].map(|_| timer.schedule(ticks(0), ledger.task()).expect("open"));
         assert_eq!(driver.turn(), 2);
@@ -127,8 +114,7 @@ fn two_threads_in_teardown_share_a_free_list() {
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn a_handle_of_a_thread_in_teardown_outlives_its_engine() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b);
         let timeout = timer.schedule(ticks(0), ledger.task()).expect("open");
         assert_eq!(driver.turn(), 1);

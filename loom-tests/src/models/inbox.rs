@@ -1,7 +1,7 @@
 //! The inbox: the worker takes each pushed entry once, whichever threads push meanwhile.
 
 use super::check::check;
-use super::rig::{Bare, Ledger, NO_LIMITS, driven, run_batches, ticks};
+use super::rig::{Bare, NO_LIMITS, driven, run_batches, ticks};
 use crate::engine::Limits;
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -12,8 +12,7 @@ use crate::timer::Refusal;
 /// Legal end: all have run.
 #[test]
 fn two_producers_neither_lose_nor_duplicate_an_entry() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, mut shard) = Bare::new(3, Limits { transfer: 1, expiry: 100 });
         let arm = || bare.arm(Subtick::ZERO, false, &ledger);
         let producers = [vec![arm(), arm()], vec![arm()]].map(|armed_entries| {
@@ -34,8 +33,7 @@ fn two_producers_neither_lose_nor_duplicate_an_entry() {
 /// Legal end: all have run.
 #[test]
 fn a_chain_and_a_single_entry_are_pushed_at_once() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.transfer_limit(1));
         let (theirs, tasks) = (timer.clone(), [ledger.task(), ledger.task()]);
         let chain = thread::spawn(move || drop(theirs.schedule_many(ticks(0), tasks).expect("open")));
@@ -51,8 +49,7 @@ fn a_chain_and_a_single_entry_are_pushed_at_once() {
 /// Legal ends: refused, with both tasks; accepted, and the shutdown returns both.
 #[test]
 fn a_chain_is_accepted_whole_or_not_at_all() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, driver, _clock) = driven(|b| b);
         let (theirs, tasks) = (timer.clone(), [ledger.task(), ledger.task()]);
         let chain = thread::spawn(move || match theirs.schedule_many(ticks(1), tasks) {
@@ -76,8 +73,7 @@ fn a_chain_is_accepted_whole_or_not_at_all() {
 /// Legal ends: it waits in the queue, or in the worker's backlog; the worker has gone through it.
 #[test]
 fn entries_are_counted_while_the_worker_takes_them() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         assert!(bare.push(bare.arm(Subtick::new(5), false, &ledger)));
         let observed = bare.clone();
@@ -96,12 +92,9 @@ fn entries_are_counted_while_the_worker_takes_them() {
 /// what the worker is just taking.
 #[test]
 fn cancelled_entries_are_counted_while_the_worker_collects_them() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Subtick::new(5), true, &ledger);
-        let timeout = armed.handle();
-        assert!(bare.push(armed));
+        let timeout = bare.schedule(Subtick::new(5), &ledger);
         shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
         assert!(timeout.cancel());
         let observed = bare.clone();

@@ -1,7 +1,7 @@
 //! The bound on pending timeouts is exact: never one more, and no refusal while there is room.
 
 use super::check::check;
-use super::rig::{Ledger, driven, ticks};
+use super::rig::{driven, ticks};
 use crate::sync::thread;
 use crate::timer::Refusal;
 
@@ -9,8 +9,7 @@ use crate::timer::Refusal;
 /// Legal ends: the one is accepted; the other is.
 #[test]
 fn two_producers_share_one_place() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
         let producers = [0; 2].map(|_| {
             let (timer, task) = (timer.clone(), ledger.task());
@@ -34,8 +33,7 @@ fn two_producers_share_one_place() {
 /// Legal ends: the timeout ran or was cancelled, and the same thread schedules again.
 #[test]
 fn a_place_that_was_given_back_can_be_taken() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(2).capacity(3));
         timer.schedule_detached(ticks(5), ledger.task()).expect("room");
         let timeout = timer.schedule(ticks(0), ledger.task()).expect("room");
@@ -60,8 +58,7 @@ fn a_place_that_was_given_back_can_be_taken() {
 /// Legal ends: the task has scheduled another, and the producer was refused; the other way round.
 #[test]
 fn a_task_can_take_the_place_of_its_own_timeout() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(3));
         let (mine, next) = (timer.clone(), ledger.task());
         let task = move || drop(mine.schedule_detached(ticks(5), next));
@@ -80,8 +77,7 @@ fn a_task_can_take_the_place_of_its_own_timeout() {
 /// Legal ends: it has seen the end; it has not.
 #[test]
 fn who_sees_the_end_of_a_series_finds_its_place() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
         let periodic = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("room");
         let (theirs, next) = (timer.clone(), ledger.task());

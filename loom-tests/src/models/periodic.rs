@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::check::check;
-use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, entries_in_use, run_batches, ticks, with_workers};
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS, assert_all_home, driven, run_batches, ticks, with_workers};
 use crate::executor::{ThreadPool, run_here};
 use crate::sync::{self, thread};
 use crate::time::Subtick;
-use crate::timer::{Driver, Timeout, Timer};
+use crate::timer::Timeout;
 
 /// Counts outside of loom, so that counting orders nothing.
 #[derive(Clone, Default)]
@@ -38,21 +38,12 @@ fn push_counted(bare: &Bare, ledger: &Ledger, runs: &Runs) -> Timeout {
     periodic
 }
 
-fn assert_all_home(timer: &Timer, driver: &mut Driver) {
-    driver.turn();
-    let stats = timer.stats();
-    assert_eq!((stats.pending, stats.inbox_depth, stats.shards[0].linked), (0, 0, 0));
-    let one = timer.schedule(ticks(9), || ()).expect("open");
-    assert_eq!(entries_in_use(&one), 1);
-    one.cancel();
-}
-
 /// Invariant: a cancel that races with a run is true, and no run begins after it.
 /// Legal ends: it never ran; it ran once, and not again.
 #[test]
 fn a_cancel_races_with_a_run() {
-    check(3, || {
-        let (ledger, runs) = (Ledger::default(), Runs::default());
+    check(3, |ledger| {
+        let runs = Runs::default();
         let (timer, mut driver, clock) = driven(|b| b);
         let count = runs.clone();
         let task = ledger.repeated(move || _ = count.add());
@@ -76,8 +67,8 @@ fn a_cancel_races_with_a_run() {
 #[test]
 fn a_cancel_or_a_reset_holds_for_a_run_that_waits() {
     for is_reset in [false, true] {
-        check(None, move || {
-            let (ledger, runs) = (Ledger::default(), Runs::default());
+        check(None, move |ledger| {
+            let runs = Runs::default();
             let (bare, mut shard) = Bare::new(1, NO_LIMITS);
             let periodic = push_counted(&bare, &ledger, &runs);
             let batch = bare.due_batches(&mut shard).pop().expect("it is due");
@@ -107,8 +98,8 @@ fn a_cancel_or_a_reset_holds_for_a_run_that_waits() {
 /// Legal ends: it never ran; it ran once, and not again.
 #[test]
 fn an_entry_that_is_given_up_during_a_run_is_used_again() {
-    check(3, || {
-        let (ledger, runs) = (Ledger::default(), Runs::default());
+    check(3, |ledger| {
+        let runs = Runs::default();
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         let (count, next) = (runs.clone(), timer.clone());
         let task = ledger.repeated(move || _ = count.add());
@@ -136,8 +127,8 @@ fn an_entry_that_is_given_up_during_a_run_is_used_again() {
 /// Legal ends: it ran at first, and again at the new deadline; it ran at the new deadline only.
 #[test]
 fn a_reset_races_with_a_run() {
-    check(3, || {
-        let (ledger, runs) = (Ledger::default(), Runs::default());
+    check(3, |ledger| {
+        let runs = Runs::default();
         let (timer, mut driver, clock) = driven(|b| b);
         let count = runs.clone();
         let task = ledger.repeated(move || _ = count.add());
@@ -168,8 +159,7 @@ fn a_reset_races_with_a_run() {
 /// Legal ends: the handle was last; the runner was.
 #[test]
 fn a_handle_goes_during_the_last_run() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
         let periodic = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("open");
         let handle = thread::spawn(move || drop(periodic));
@@ -185,8 +175,7 @@ fn a_handle_goes_during_the_last_run() {
 /// Legal ends: cancelled before the run, or in it; it has ended by itself.
 #[test]
 fn a_cancel_races_with_the_last_run() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
         let periodic = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("open");
         let cancel = thread::spawn(move || (periodic.cancel(), periodic));
@@ -205,8 +194,7 @@ fn a_cancel_races_with_the_last_run() {
 /// Legal ends: the worker was called, or does not sleep past the deadline that the timeout has now.
 #[test]
 fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         // The schedule itself never makes it due again.
         let armed = bare.arm_periodic(&ledger, || Some(Duration::MAX));
@@ -237,8 +225,8 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
 /// Legal ends: it never ran, and is returned; it ran, and is returned; it ran, and is gone.
 #[test]
 fn a_shutdown_races_with_a_run() {
-    check(2, || {
-        let (ledger, runs) = (Ledger::default(), Runs::default());
+    check(2, |ledger| {
+        let runs = Runs::default();
         let (timer, _clock) = with_workers(|b| b.executor(ThreadPool::new(1)).capacity(1));
         let (count, gate) = (runs.clone(), Gate::new());
         let task = ledger.repeated(move || _ = count.add());
@@ -258,8 +246,8 @@ fn a_shutdown_races_with_a_run() {
 /// Legal ends: popped during the run, in the inbox, or in the wheel.
 #[test]
 fn a_queued_periodic_timeout_is_popped_while_it_is_armed_again() {
-    check(3, || {
-        let (ledger, runs) = (Ledger::default(), Runs::default());
+    check(3, |ledger| {
+        let runs = Runs::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         let periodic = push_counted(&bare, &ledger, &runs);
         // In the wheel, and in the moved queue.

@@ -10,13 +10,14 @@ use crate::sync::thread;
 use crate::time::Subtick;
 use crate::worker::Sink;
 
-/// Returns `n` batches, of one expired timeout each.
-fn batches(bare: &Bare, shard: &mut Core, ledger: &Ledger, n: usize) -> Vec<Batch> {
-    let one = |_| {
+/// Returns an engine and two batches, of one expired timeout each.
+fn two_batches(ledger: &Ledger) -> (Bare, Core, [Batch; 2]) {
+    let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+    let batches = [0; 2].map(|_| {
         assert!(bare.push(bare.arm(Subtick::ZERO, false, ledger)));
-        bare.due_batches(shard)
-    };
-    (0..n).flat_map(one).collect()
+        one_batch(&bare, &mut shard)
+    });
+    (bare, shard, batches)
 }
 
 /// Returns what is due now: one batch.
@@ -35,10 +36,8 @@ fn sink_of(pool: &ThreadPool) -> Dispatch {
 #[test]
 fn every_batch_runs_however_many_threads_are_idle() {
     for (threads, preemptions) in [(1, 2), (2, 1)] {
-        check(preemptions, move || {
-            let ledger = Ledger::default();
-            let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-            let batches = batches(&bare, &mut shard, &ledger, 2);
+        check(preemptions, move |ledger| {
+            let (bare, _shard, batches) = two_batches(&ledger);
             let pool = ThreadPool::new(threads);
             let mut sink = sink_of(&pool);
             batches.into_iter().for_each(|batch| sink.accept(batch));
@@ -53,7 +52,7 @@ fn every_batch_runs_however_many_threads_are_idle() {
 /// Legal end: both have ended when the wait is over.
 #[test]
 fn two_batches_that_end_at_once_wake_the_waiter() {
-    check(3, || {
+    check(3, |_| {
         let (bare, _shard) = Bare::new(1, NO_LIMITS);
         for _ in 0..2 {
             bare.shared.in_flight.begin();
@@ -70,10 +69,8 @@ fn two_batches_that_end_at_once_wake_the_waiter() {
 /// Legal end: each batch has run when the wait for it is over.
 #[test]
 fn a_thread_that_falls_asleep_is_called() {
-    check(3, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        let batches = batches(&bare, &mut shard, &ledger, 2);
+    check(3, |ledger| {
+        let (bare, _shard, batches) = two_batches(&ledger);
         let pool = ThreadPool::new(1);
         let mut sink = sink_of(&pool);
         for (n, batch) in batches.into_iter().enumerate() {
@@ -90,10 +87,8 @@ fn a_thread_that_falls_asleep_is_called() {
 /// Legal end: both have run.
 #[test]
 fn two_workers_share_a_pool() {
-    check(2, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        let batches = batches(&bare, &mut shard, &ledger, 2);
+    check(2, |ledger| {
+        let (bare, _shard, batches) = two_batches(&ledger);
         let pool = ThreadPool::new(1);
         let workers: Vec<_> = batches
             .into_iter()
@@ -114,10 +109,8 @@ fn two_workers_share_a_pool() {
 /// Legal end: both have run.
 #[test]
 fn batches_left_in_a_dropped_pool_run() {
-    check(3, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        let batches = batches(&bare, &mut shard, &ledger, 2);
+    check(3, |ledger| {
+        let (bare, _shard, batches) = two_batches(&ledger);
         let pool = ThreadPool::new(1);
         let mut sink = sink_of(&pool);
         batches.into_iter().for_each(|batch| sink.accept(batch));
@@ -132,10 +125,8 @@ fn batches_left_in_a_dropped_pool_run() {
 /// Legal end: both waits are over; after the first kind both batches have run.
 #[test]
 fn two_kinds_of_waiters_are_told_of_the_end() {
-    check(2, || {
-        let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        let batches = batches(&bare, &mut shard, &ledger, 2);
+    check(2, |ledger| {
+        let (bare, _shard, batches) = two_batches(&ledger);
         let pool = ThreadPool::new(1);
         let mut sink = sink_of(&pool);
         batches.into_iter().for_each(|batch| sink.accept(batch));
@@ -153,8 +144,7 @@ fn two_kinds_of_waiters_are_told_of_the_end() {
 /// Legal end: all have run when the wait is over, on one thread or on two.
 #[test]
 fn a_wait_includes_what_another_thread_has_taken_over() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         (0..2).for_each(|_| assert!(bare.push(bare.arm(Subtick::ZERO, false, &ledger))));
         let pool = ThreadPool::new(2);
@@ -171,8 +161,7 @@ fn a_wait_includes_what_another_thread_has_taken_over() {
 /// Legal end: the first task has waited for the second one to run. (Otherwise it waits for ever.)
 #[test]
 fn a_task_may_wait_for_one_behind_it_in_its_batch() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         let (begun, passed) = (Gate::new(), Gate::new());
         let (begins, waits, first) = (begun.after(|| ()), passed.clone(), ledger.task());

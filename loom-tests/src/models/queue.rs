@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::check::{check, fails};
-use super::rig::Ledger;
 use crate::sync::{AtomicUsize, Ordering, SegQueue, thread};
 
 /// Invariant: each value is popped once, by one of the threads that pop, with all that was written
@@ -12,8 +11,7 @@ use crate::sync::{AtomicUsize, Ordering, SegQueue, thread};
 /// Legal end: both were popped.
 #[test]
 fn each_pushed_value_is_popped_once() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let queue = Arc::new(SegQueue::new());
         let pushers = [0; 2].map(|_| {
             let (queue, task) = (Arc::clone(&queue), ledger.task());

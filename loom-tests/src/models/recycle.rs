@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::check::check;
-use super::rig::{Ledger, driven, entries_in_use, ticks};
+use super::rig::{driven, entries_in_use, ticks};
 use crate::arena::{Arena, EntryCache, Growth, PerThread};
 use crate::entry::{Entry, Sole, raw};
 use crate::sync::{AtomicUsize, Ordering, thread};
@@ -58,7 +58,7 @@ fn assert_distinct(entries: &[Sole]) {
 /// are distinct.
 #[test]
 fn an_entry_given_back_by_one_thread_is_taken_by_another() {
-    check(None, || {
+    check(None, |_| {
         let arena = Arc::new(Arena::new(3).expect("memory"));
         let main = Mine::of(&arena);
         let out = [main.take(), main.take(), main.take()];
@@ -82,7 +82,7 @@ fn an_entry_given_back_by_one_thread_is_taken_by_another() {
 /// memory; all entries that are out are distinct.
 #[test]
 fn memory_given_back_to_the_system_is_taken_by_one_thread() {
-    check(2, || {
+    check(2, |_| {
         let arena = Arc::new(Arena::new(0).expect("memory"));
         let main = Mine::of(&arena);
         [main.take(), main.take()].into_iter().for_each(|entry| main.put(entry));
@@ -102,7 +102,7 @@ fn memory_given_back_to_the_system_is_taken_by_one_thread() {
 /// another.
 #[test]
 fn two_threads_grow_the_arena_at_once() {
-    check(2, || {
+    check(2, |_| {
         let arena = Arc::new(Arena::new(0).expect("memory"));
         let threads = [0; 2].map(|_| {
             let mine = Mine::of(&arena);
@@ -121,8 +121,7 @@ fn two_threads_grow_the_arena_at_once() {
 /// the thread uses a fresh one.
 #[test]
 fn an_entry_that_both_owners_let_go_of_is_given_back_once() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
         let timeout = timer.schedule(ticks(0), ledger.task()).expect("open");
         let (theirs, task) = (timer.clone(), ledger.task());
@@ -143,7 +142,7 @@ fn an_entry_that_both_owners_let_go_of_is_given_back_once() {
 /// Legal ends: the sum counts any number of the two while they work, and both afterwards.
 #[test]
 fn two_threads_get_a_value_each() {
-    check(2, || {
+    check(2, |_| {
         let table = Arc::new(PerThread::<AtomicUsize>::new());
         let count = |table: &PerThread<AtomicUsize>| {
             let mine = table.of_this_thread(|| true, || AtomicUsize::new(0)).expect("alive");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::check::check;
-use super::rig::{Ledger, driven, ticks};
+use super::rig::{driven, ticks};
 use crate::future::Sleep;
 use crate::sync::{ProtocolCell, thread};
 use crate::thread::{LocalRefs, ShardedRef};
@@ -21,8 +21,7 @@ fn by_another<const N: usize>(timer: &Timer) -> [Sleep; N] {
 /// Legal ends: any of them was last, and ended it.
 #[test]
 fn the_last_reference_ends_the_engine() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, driver, _clock) = driven(|b| b.capacity(2));
         timer.schedule_detached(ticks(9), ledger.task()).expect("open");
         let mine = timer.sleep(ticks(9));
@@ -43,8 +42,7 @@ fn the_last_reference_ends_the_engine() {
 /// Legal ends: any of them was last, and ended it.
 #[test]
 fn an_engine_goes_on_for_its_last_future() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         timer.schedule_detached(ticks(1), ledger.task()).expect("open");
         // The last future is counted where the counts are closed last.
@@ -67,7 +65,7 @@ fn an_engine_goes_on_for_its_last_future() {
 /// Legal ends: each of the three was last.
 #[test]
 fn the_memory_goes_after_the_last_future() {
-    check(3, || {
+    check(3, |_| {
         let (timer, driver, _clock) = driven(|b| b.capacity(2));
         let mine = [(); 2].map(|()| timer.sleep(ticks(9)));
         let [theirs] = by_another(&timer);
@@ -84,7 +82,7 @@ fn the_memory_goes_after_the_last_future() {
 /// Legal ends: each of the three was last; the timer was last; the handle freed the memory.
 #[test]
 fn the_memory_goes_after_the_last_owner() {
-    check(2, || {
+    check(2, |_| {
         let (timer, driver, _clock) = driven(|b| b.capacity(2));
         let handle = timer.schedule(ticks(9), || ()).expect("open");
         let mine = timer.sleep(ticks(9));
@@ -109,7 +107,7 @@ fn the_release_sees_what_was_done_with_each_reference() {
     }
     // SAFETY: loom checks that no thread uses the cell while another one does.
     unsafe impl Sync for Counted {}
-    check(None, || {
+    check(None, |_| {
         let counted = Counted { refs: ShardedRef::new(), count: LocalRefs::new(), used: ProtocolCell::new(false) };
         // SAFETY: the counts are closed below.
         unsafe { counted.count.add() };

@@ -74,10 +74,12 @@ impl Resting {
     }
 }
 
-/// Asserts that nothing is pending after a turn, and that no entry is lost or used twice.
+/// Asserts that nothing is pending or in the wheel after a turn, and that no entry is lost or used
+/// twice.
 pub(super) fn assert_all_home(timer: &Timer, driver: &mut Driver) {
     driver.turn();
-    assert_eq!(timer.pending(), 0);
+    let stats = timer.stats();
+    assert_eq!((stats.pending, stats.inbox_depth, stats.shards[0].linked), (0, 0, 0));
     let one = timer.schedule(ticks(9), || ()).expect("open");
     assert_eq!(entries_in_use(&one), 1);
     one.cancel();
@@ -118,6 +120,11 @@ pub(super) fn followed(options: impl FnOnce(Builder) -> Builder) -> (Timer, Manu
 /// Runs what is due in a turn on the calling thread, in batches, as a pool's threads do.
 pub(super) fn run_batches(due: &mut Due<'_>) {
     due.hand_over(&mut run_here);
+}
+
+/// Runs them on another thread.
+pub(super) fn run_elsewhere(batches: Vec<Batch>) -> JoinHandle<()> {
+    thread::spawn(move || batches.into_iter().for_each(run_here))
 }
 
 /// A clock that stands still, and tells no listener when it is moved.
@@ -199,6 +206,14 @@ impl Bare {
         (Self { shared: Arc::new(shared), bell }, core)
     }
 
+    /// Returns an engine with one timeout, which is due and in a batch.
+    pub(super) fn with_one_due(ledger: &Ledger) -> (Self, Core, Timeout, Vec<Batch>) {
+        let (bare, mut shard) = Self::new(1, NO_LIMITS);
+        let timeout = bare.schedule(Subtick::ZERO, ledger);
+        let batches = bare.due_batches(&mut shard);
+        (bare, shard, timeout, batches)
+    }
+
     /// Returns a part of a tick, from 1 on.
     pub(super) fn part(&self, tick: u64, part: u64) -> Subtick {
         Subtick::new(self.shared.timeline().scale().division().end(tick - 1).get() + part)
@@ -250,6 +265,14 @@ impl Bare {
         let mut batches = Vec::new();
         shard.turn(&self.shared, Subtick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
         batches
+    }
+
+    /// Schedules a timeout with a handle.
+    pub(super) fn schedule(&self, deadline: Subtick, ledger: &Ledger) -> Timeout {
+        let armed = self.arm(deadline, true, ledger);
+        let timeout = armed.handle();
+        assert!(self.push(armed));
+        timeout
     }
 
     /// Returns true if the inbox accepted the entry.

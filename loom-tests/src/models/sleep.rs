@@ -64,7 +64,7 @@ fn about_to_ring(task: &Task) -> (Timer, Driver, ManualClock, Sleep) {
 /// Legal ends: ready; woken, and then ready.
 #[test]
 fn a_task_that_polls_while_it_rings_is_woken_or_finds_it_ready() {
-    check(4, || {
+    check(4, |_| {
         let (first, second) = (Task::new(), Task::new());
         let (timer, mut driver, _clock, mut sleep) = about_to_ring(&first);
         let task = second.clone();
@@ -86,7 +86,7 @@ fn a_task_that_polls_while_it_rings_is_woken_or_finds_it_ready() {
 /// Legal ends: ready; woken, and then ready.
 #[test]
 fn a_task_that_polls_again_while_it_rings_finds_it_ready() {
-    check(None, || {
+    check(None, |_| {
         let task = Task::new();
         let (timer, mut driver, _clock, mut sleep) = about_to_ring(&task);
         let again = task.clone();
@@ -104,7 +104,7 @@ fn a_task_that_polls_again_while_it_rings_finds_it_ready() {
 /// Legal ends: cancelled; woken once.
 #[test]
 fn a_sleep_is_dropped_while_it_rings() {
-    check(4, || {
+    check(4, |_| {
         let task = Task::new();
         let (timer, mut driver, _clock, sleep) = about_to_ring(&task);
         let other = thread::spawn(move || drop(sleep));
@@ -122,7 +122,7 @@ fn a_sleep_is_dropped_while_it_rings() {
 /// Legal ends: it rang, and was armed anew; it was moved.
 #[test]
 fn a_sleep_is_reset_while_it_rings() {
-    check(3, || {
+    check(3, |_| {
         let (first, second) = (Task::new(), Task::new());
         let (timer, mut driver, clock, mut sleep) = about_to_ring(&first);
         let task = second.clone();
@@ -151,7 +151,7 @@ fn a_sleep_is_reset_while_it_rings() {
 /// comes in between, so that no task needs to be woken.
 #[test]
 fn a_task_that_polls_during_a_shutdown_is_woken_or_finds_it_ready() {
-    check(4, || {
+    check(4, |_| {
         let (first, second) = (Task::new(), Task::new());
         let (timer, driver, _clock) = driven(|b| b.capacity(2));
         let mut sleep = timer.sleep(ticks(1));
@@ -177,7 +177,7 @@ fn a_task_that_polls_during_a_shutdown_is_woken_or_finds_it_ready() {
 /// Legal ends: the shutdown returned it; it was woken before the shutdown returned.
 #[test]
 fn a_shutdown_waits_for_wakes_under_way() {
-    check(None, || {
+    check(None, |_| {
         let task = Task::new();
         let (timer, mut driver, _clock, sleep) = about_to_ring(&task);
         let turns = thread::spawn(move || {
@@ -198,7 +198,7 @@ fn a_shutdown_waits_for_wakes_under_way() {
 /// Legal end: each sleep is dropped before the shutdown, during it, or after it.
 #[test]
 fn sleeps_are_dropped_while_a_shutdown_collects_the_wakes() {
-    check(3, || {
+    check(3, |_| {
         let task = Task::new();
         let (timer, driver, _clock) = driven(|b| b.capacity(3));
         let (mut first, mut second) = (timer.sleep(ticks(9)), timer.sleep(ticks(9)));

@@ -83,8 +83,7 @@ fn expire(entry: &Entry, now: u64) -> bool {
 /// Legal ends: it ran, and both cancels were too late; or one cancel won, and it never runs.
 #[test]
 fn exactly_one_of_expiry_and_two_cancels_wins() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let entry = linked(&ledger, 1);
         let cancels = [0; 2].map(|_| {
             let entry = Arc::clone(&entry);
@@ -103,8 +102,7 @@ fn exactly_one_of_expiry_and_two_cancels_wins() {
 /// cancelled.
 #[test]
 fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let entry = linked(&ledger, 1);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let reset = thread::spawn(move || reset(&a, 5));
@@ -130,8 +128,7 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
 /// deadline, and fired then; cancelled, and brought by one of the queues.
 #[test]
 fn a_reset_to_earlier_and_a_cancel_queue_an_entry_once() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let entry = linked(&ledger, 5);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let reset = thread::spawn(move || reset(&a, 1));
@@ -159,8 +156,7 @@ fn a_reset_to_earlier_and_a_cancel_queue_an_entry_once() {
 /// Legal ends: the engine gives the entry back; the handle does.
 #[test]
 fn exactly_one_owner_lets_go_last() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let entry = linked(&ledger, 1);
         let again = ledger.clone();
         // What the arena does to the memory of an entry that comes back.
@@ -194,8 +190,7 @@ fn exactly_one_owner_lets_go_last() {
 /// Legal ends: withdrawn by the shutdown; cancelled by one of the two.
 #[test]
 fn a_withdrawal_and_two_cancels_share_no_task() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let entry = linked(&ledger, 1);
         let cancels = [0; 2].map(|_| {
             let entry = Arc::clone(&entry);
@@ -220,8 +215,7 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
 /// reset that came before it.
 #[test]
 fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let entry = Arc::new(Entry::new_free());
         raw::fill(&entry, None, Task::new(ledger.task()));
         entry.state.arm(tick(5), ArmFlags::HANDLE);
@@ -250,8 +244,7 @@ fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
 #[test]
 fn a_claim_takes_the_task_and_gives_the_entry_up() {
     for is_batched in [false, true] {
-        check(None, move || {
-            let ledger = Ledger::default();
+        check(None, move |ledger| {
             let entry = linked(&ledger, 1);
             let again = ledger.clone();
             let reuse = move |entry: &Entry| {
@@ -309,8 +302,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
 #[test]
 fn the_engine_stores_plainly_only_as_the_sole_owner() {
     for cancels in [false, true] {
-        check(None, move || {
-            let ledger = Ledger::default();
+        check(None, move |ledger| {
             let entry = Arc::new(Entry::new_free());
             raw::fill(&entry, None, Task::new(ledger.task()));
             entry.state.arm(tick(1), ArmFlags::HANDLE);
@@ -361,8 +353,7 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
 /// Legal ends: each of the three gives the entry back.
 #[test]
 fn exactly_one_of_three_owners_lets_go_last() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let entry = linked(&ledger, 5);
         assert_eq!(reset(&entry, 1), Reset::EarlierQueued);
         // The slot comes up before the queue is popped.

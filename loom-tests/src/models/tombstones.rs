@@ -32,8 +32,7 @@ fn turn_until_one_ran(driver: &mut Driver, clock: &ManualClock, ledger: &Ledger)
 /// Legal end: the revived timeout has run, and the others were dropped.
 #[test]
 fn a_revived_entry_wakes_the_worker() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (timer, mut driver, clock) = driven(|b| b.capacity(3));
         timer.schedule_detached(ticks(5), ledger.task()).expect("open");
         driver.turn();
@@ -55,8 +54,7 @@ fn a_revived_entry_wakes_the_worker() {
 /// Legal end: the revived timeout has run, and the others were dropped.
 #[test]
 fn an_entry_that_another_thread_pushed_is_revived() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (timer, mut driver, clock) = driven(|b| b.capacity(3));
         let (theirs, task, first) = (timer.clone(), ledger.task(), ledger.task());
         let pushed = timer.schedule(ticks(9), first).expect("open");
@@ -79,8 +77,7 @@ fn an_entry_that_another_thread_pushed_is_revived() {
 /// Legal ends: revived where it was, or pushed anew; the second timeout runs, at its time.
 #[test]
 fn an_entry_revived_during_the_transfer_runs_once_and_on_time() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         schedule_and_cancel(&timer, &ledger);
         let worker = thread::spawn(move || {
@@ -105,8 +102,7 @@ fn an_entry_revived_during_the_transfer_runs_once_and_on_time() {
 /// pending, and is cancelled.
 #[test]
 fn a_tombstone_is_revived_while_the_worker_turns() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
         let first = timer.schedule(ticks(9), ledger.task()).expect("open");
         let worker = thread::spawn(move || {
@@ -131,8 +127,7 @@ fn a_tombstone_is_revived_while_the_worker_turns() {
 #[test]
 fn a_revival_that_races_with_close_has_one_outcome() {
     for fire in [false, true] {
-        check(None, move || {
-            let ledger = Ledger::default();
+        check(None, move |ledger| {
             let (timer, driver, _clock) = driven(|b| b.capacity(2));
             schedule_and_cancel(&timer, &ledger);
             let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };
@@ -152,8 +147,7 @@ fn a_revival_that_races_with_close_has_one_outcome() {
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn tombstones_go_with_the_engine() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (timer, driver, _clock) = driven(|b| b.capacity(1));
         let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
         assert!(timeout.cancel());
@@ -172,8 +166,7 @@ fn tombstones_go_with_the_engine() {
 /// Legal ends: the driver was called; the clock has been moved to where the driver wakes by itself.
 #[test]
 fn a_revival_during_a_look_for_the_next_deadline_calls_the_driver() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let resting = Resting::new(&ledger);
         schedule_and_cancel(&resting.timer, &ledger);
         let (looker, its) = (resting.timer.clone(), resting.clock.clone());

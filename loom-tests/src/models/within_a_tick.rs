@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use super::check::check;
-use super::rig::{Bare, Ledger, Time, YEAR, driven_with_long_ticks, run_batches, ticks};
+use super::rig::{Bare, Time, YEAR, driven_with_long_ticks, run_batches, ticks};
 use crate::sync::thread;
 use crate::time::Subtick;
 
@@ -18,8 +18,7 @@ use crate::time::Subtick;
 /// Legal ends: the first sleep ended with the timeout in the inbox; the worker was woken.
 #[test]
 fn a_deadline_in_an_earlier_tick_wakes_the_worker() {
-    check(None, || {
-        let ledger = Ledger::default();
+    check(None, |ledger| {
         let (bare, shard) = Bare::with_long_ticks(3);
         let first = bare.part(1, 3);
         assert!(bare.push(bare.arm(first, false, &ledger)));
@@ -38,8 +37,7 @@ fn a_deadline_in_an_earlier_tick_wakes_the_worker() {
 /// Legal end: it has run, and the other has not.
 #[test]
 fn a_deadline_that_has_come_wakes_a_worker_that_sleeps_into_its_tick() {
-    check(5, || {
-        let ledger = Ledger::default();
+    check(5, |ledger| {
         let (bare, shard) = Bare::with_long_ticks(2);
         assert!(bare.push(bare.arm(bare.part(1, 3), false, &ledger)));
         let now = bare.part(1, 1);
@@ -57,8 +55,7 @@ fn a_deadline_that_has_come_wakes_a_worker_that_sleeps_into_its_tick() {
 /// Legal end: it has run, and the other has not.
 #[test]
 fn a_reset_to_now_wakes_a_worker_that_sleeps_into_the_tick() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, shard) = Bare::with_long_ticks(2);
         let (now, later) = (bare.part(1, 1), bare.part(1, 3));
         assert!(bare.push(bare.arm(later, false, &ledger)));
@@ -80,8 +77,7 @@ fn a_reset_to_now_wakes_a_worker_that_sleeps_into_the_tick() {
 /// Legal end: it was told of it at first, or after the call.
 #[test]
 fn a_deadline_that_has_come_calls_a_driver_that_sleeps_into_its_tick() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let soon = Instant::now() + YEAR / 8;
         let (timer, driver) = driven_with_long_ticks(|b| b.capacity(2));
         timer.schedule_detached(YEAR / 2, ledger.task()).expect("open");
@@ -105,8 +101,7 @@ fn a_deadline_that_has_come_calls_a_driver_that_sleeps_into_its_tick() {
 /// Legal end: no thread rang, and both have run.
 #[test]
 fn a_deadline_in_the_tick_that_the_worker_sleeps_into_wakes_nobody() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (bare, mut shard) = Bare::with_long_ticks(2);
         let (remote, wakes_at) = (bare.shared.remote(0), bare.part(1, 4));
         assert!(bare.push(bare.arm(wakes_at, false, &ledger)));

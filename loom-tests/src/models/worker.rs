@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::check::check;
-use super::rig::{Bare, Gate, Ledger, NO_LIMITS, followed, run_batches, ticks, with_workers};
+use super::rig::{Bare, Gate, NO_LIMITS, followed, run_batches, ticks, with_workers};
 use crate::executor::{Inline, ThreadPool};
 use crate::shard::Command;
 use crate::sync::thread;
@@ -24,8 +24,7 @@ impl Clock for Ticking {
 /// Legal end: both have run. (Otherwise the main thread waits for ever.)
 #[test]
 fn two_first_timeouts_start_one_worker() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(2));
         let gates = [Gate::new(), Gate::new()];
         let [mine, theirs] = gates.each_ref().map(|gate| gate.after(ledger.task()));
@@ -43,8 +42,7 @@ fn two_first_timeouts_start_one_worker() {
 /// Legal ends: run, and visibly so; returned by the shutdown.
 #[test]
 fn a_shutdown_waits_for_the_pool() {
-    check(3, || {
-        let ledger = Ledger::default();
+    check(3, |ledger| {
         let (timer, _clock) = with_workers(|b| b.executor(ThreadPool::new(1)).capacity(1));
         timer.schedule_detached(ticks(0), ledger.task()).expect("open");
         let unfired = timer.shutdown().expect("the first").len();
@@ -57,8 +55,7 @@ fn a_shutdown_waits_for_the_pool() {
 /// Legal end: it has run when `advance` returns.
 #[test]
 fn advance_returns_when_due_timeouts_have_run() {
-    check(2, || {
-        let ledger = Ledger::default();
+    check(2, |ledger| {
         let (timer, clock) = followed(|b| b.executor(Inline).capacity(1));
         timer.schedule_detached(ticks(1), ledger.task()).expect("open");
         clock.advance(ticks(1));
@@ -72,8 +69,7 @@ fn advance_returns_when_due_timeouts_have_run() {
 /// Legal end: it went to 1, and that timeout has run.
 #[test]
 fn a_step_of_the_clock_goes_to_the_next_deadline() {
-    check(1, || {
-        let ledger = Ledger::default();
+    check(1, |ledger| {
         let (timer, clock) = followed(|b| b.executor(Inline).capacity(2));
         let start = clock.now();
         timer.schedule_detached(ticks(3), ledger.task()).expect("open");
@@ -90,8 +86,7 @@ fn a_step_of_the_clock_goes_to_the_next_deadline() {
 /// Legal end: 3, which was scheduled before the question.
 #[test]
 fn the_earliest_deadline_comes_from_a_turn_after_the_question() {
-    check(1, || {
-        let ledger = Ledger::default();
+    check(1, |ledger| {
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         bare.calls(thread::current());
         let remote = bare.shared.remote(0);
@@ -123,8 +118,7 @@ fn the_earliest_deadline_comes_from_a_turn_after_the_question() {
 /// Legal ends: run; returned by the shutdown.
 #[test]
 fn a_clock_that_is_moved_during_a_shutdown_does_not_wait_for_ever() {
-    check(1, || {
-        let ledger = Ledger::default();
+    check(1, |ledger| {
         let (timer, clock) = followed(|b| b.executor(Inline).capacity(1));
         timer.schedule_detached(ticks(1), ledger.task()).expect("open");
         let mover = thread::spawn(move || clock.advance(ticks(1)));
@@ -139,8 +133,7 @@ fn a_clock_that_is_moved_during_a_shutdown_does_not_wait_for_ever() {
 /// Legal end: it has run. (Otherwise the main thread waits for ever.)
 #[test]
 fn the_end_of_a_pause_calls_a_worker_that_is_just_being_started() {
-    check(1, || {
-        let ledger = Ledger::default();
+    check(1, |ledger| {
         let clock = PausableClock::over(Ticking(Instant::now(), AtomicU32::new(0)));
         let (timer, _clock) = with_workers(|b| b.clock(clock.clone()).executor(Inline).capacity(1));
         clock.pause();
