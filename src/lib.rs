@@ -258,8 +258,9 @@
 //! child has called [`Builder::build_global`] before. A reference from before the fork stays the
 //! parent's.
 //!
-//! The child may hang, as with any library that takes a lock, if another thread of the parent was
-//! starting or ending at the fork, or held the lock of a [`ManualClock`] or of a [`PausableClock`].
+//! A thread of the parent may hold a lock at the fork, which nobody in the child gives back. std
+//! holds one while a thread starts or ends: then no thread starts in the child, and a new engine
+//! there stays silent. A [`ManualClock`] and a [`PausableClock`] have locks, too.
 //! A task or a hook that forks must not return in the child. The thread that runs it is the child's
 //! only one, and would go on as a thread of the engine.
 

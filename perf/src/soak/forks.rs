@@ -17,6 +17,8 @@ use super::tally::Count;
 
 /// How long a child may take: it starts threads on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What a child ends with that can't start a thread.
+const STUCK: i32 = 3;
 
 /// One child after the other until it is over.
 pub(crate) fn run(run: &Run) {
@@ -24,14 +26,15 @@ pub(crate) fn run(run: &Run) {
     while !run.is_over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(rng.u64(100..600)));
         let timers: Vec<Timer> = run.subjects.iter().filter_map(|subject| subject.timer()).collect();
-        if let Err(wrong) = one(&timers) {
-            run.violations.add(&format!("a forked child: {wrong}"));
+        match one(&timers) {
+            Ok(checked) => run.tally.did(if checked { Count::Fork } else { Count::ForkStuck }),
+            Err(wrong) => run.violations.add(&format!("a forked child: {wrong}")),
         }
-        run.tally.did(Count::Fork);
     }
 }
 
-fn one(timers: &[Timer]) -> Result<()> {
+/// Returns false if std can't start a thread in the child, so that it has checked nothing.
+fn one(timers: &[Timer]) -> Result<bool> {
     // SAFETY: the child only uses the library, which other threads may be using during the fork,
     // and leaves by `_exit`.
     match unsafe { fork() }? {
@@ -44,6 +47,14 @@ fn one(timers: &[Timer]) -> Result<()> {
     }
 }
 
+/// std holds a lock while a thread starts or ends. If one of the parent's did at the fork, no
+/// thread of the child ever gets past it.
+fn starts_threads() -> bool {
+    let (tell, told) = channel();
+    thread::spawn(move || tell.send(()));
+    told.recv_timeout(PATIENCE / 6).is_ok()
+}
+
 /// Returns what is wrong, or 0.
 fn in_child(timers: &[Timer]) -> i32 {
     for timer in timers {
@@ -52,6 +63,9 @@ fn in_child(timers: &[Timer]) -> i32 {
             _ => return 1,
         }
     }
+    if !starts_threads() {
+        return STUCK;
+    }
     let (tell, told) = channel();
     match Timer::global().schedule_detached(Duration::from_millis(1), move || _ = tell.send(())) {
         Ok(()) if told.recv_timeout(PATIENCE / 2).is_ok() => 0,
@@ -59,15 +73,15 @@ fn in_child(timers: &[Timer]) -> i32 {
     }
 }
 
-fn wait(child: Pid) -> Result<()> {
+fn wait(child: Pid) -> Result<bool> {
     let begin = Instant::now();
     loop {
         match waitpid(child, Some(WaitPidFlag::WNOHANG))? {
             WaitStatus::StillAlive => {}
             WaitStatus::Exited(_, wrong) => {
                 let what = ["", "an engine of its parent accepts", "its own engine is silent"];
-                ensure!(wrong == 0, "{}", what.get(wrong as usize).unwrap_or(&"a panic"));
-                return Ok(());
+                ensure!([0, STUCK].contains(&wrong), "{}", what.get(wrong as usize).unwrap_or(&"a panic"));
+                return Ok(wrong == 0);
             }
             ended => bail!("it ended by {ended:?}"),
         }

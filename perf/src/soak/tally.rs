@@ -53,6 +53,7 @@ counts! {
         Blocked = "threads of a runtime blocked",
         Waited = "tasks that waited for another of their engine",
         Fork = "children forked off",
+        ForkStuck = "children in which std starts no thread",
         Thread = "producers that died and were replaced";
     "engines stopped":
         StopCancel = "shutdown: cancel",
