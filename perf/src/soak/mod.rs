@@ -64,6 +64,10 @@ pub(crate) struct SoakArgs {
     /// Seed of all choices [default: another each time; it is printed]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+
+    /// Fork no children off: ThreadSanitizer does not follow them
+    #[arg(long)]
+    no_forks: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -107,12 +111,12 @@ pub(crate) fn run(args: &SoakArgs) -> Result<Verdict> {
     let length = Duration::from_secs(seconds as u64);
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     eprintln!("soak: {} s, {} producers, seed {seed}", grouped_len(seconds), args.producers);
-    let report = perform(args.producers, seed, length)?;
+    let report = perform(args.producers, seed, length, !args.no_forks)?;
     report.print();
     Ok(Verdict::passed_if(report.violations == 0))
 }
 
-fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
+fn perform(producers: usize, seed: u64, length: Duration, may_fork: bool) -> Result<Report> {
     let mut memory = [resident_bytes(), None, None, None];
     let (tally, violations) = (Arc::<Tally>::default(), Arc::new(Violations::new(seed)));
     let built: Result<Vec<_>> =
@@ -131,7 +135,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
         let producers: Vec<_> = (0..producers).map(|at| scope.spawn(move || produce(run, at))).collect();
         let churn = scope.spawn(move || churn::run(run.seed ^ 0xC0FFEE, &run.tally, &run.violations, &run.is_over));
         let disturb = scope.spawn(move || disturb(run));
-        let forks = scope.spawn(move || forks::run(run));
+        let forks = may_fork.then(|| scope.spawn(move || forks::run(run)));
         watch(run, begin, length, &mut memory);
         memory[2] = resident_bytes();
         // Under the producers' hands.
@@ -143,7 +147,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
             producer.join().map_err(|_| anyhow!("a producer panicked"))?;
         }
         disturb.join().map_err(|_| anyhow!("the thread that disturbs panicked"))?;
-        forks.join().map_err(|_| anyhow!("the thread that forks panicked"))?;
+        forks.map_or(Ok(()), |forks| forks.join()).map_err(|_| anyhow!("the thread that forks panicked"))?;
         churn.join().map_err(|_| anyhow!("the thread of the short-lived engines panicked"))?
     });
     outcome?;
@@ -266,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_short_run_passes_and_has_done_every_kind_of_thing() {
-        let report = perform(2, 42, Duration::from_millis(1_500)).expect("engines");
+        let report = perform(2, 42, Duration::from_millis(1_500), true).expect("engines");
         assert_eq!(report.first_violations, Vec::<String>::new());
         let done = [Count::Schedule, Count::Rate, Count::Sent, Count::ResetTook, Count::CancelTook];
         for what in done.into_iter().chain([Count::Fork, Count::Blocked]) {
