@@ -190,7 +190,8 @@ fn a_timeout_that_runs_is_neither_reset_nor_cancelled_and_a_schedule_replaces_it
         own.end(true);
         go.send(()).unwrap();
         until(|| timers.stats().stale_completions == 1);
-        assert_eq!(timers.get("key").unwrap().wait().unwrap().unwrap().generation, later);
+        let row = timers.get("key").unwrap().wait().unwrap().unwrap();
+        assert_eq!((row.generation, row.attempts), (later, 0), "a new timeout, which has had no run");
     });
 }
 
