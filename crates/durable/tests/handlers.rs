@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use stores::{each_store, until};
+use stores::{each_store, until, waits};
 use tourbillon::{ManualClock, Timer};
 use tourbillon_durable::{DurableTimer, Event, Outcome, WallClock};
 
@@ -56,15 +56,12 @@ fn a_slow_handler_holds_up_no_other() {
 fn an_operator_is_told_once_that_runs_which_hang_fill_a_handler() {
     each_store(|place| {
         let clock = ManualClock::new();
-        let (ends, end) = mpsc::channel::<()>();
+        let (hangs, ends) = waits();
         let (told, events) = mpsc::channel();
-        let (end, told) = (Mutex::new(end), Mutex::new(told));
+        let told = Mutex::new(told);
         let timers = DurableTimer::open(place.url())
             .unwrap()
-            .handler("hang", move |_due| {
-                _ = end.lock().unwrap().recv_timeout(3 * LONG);
-                Outcome::Done
-            })
+            .handler("hang", hangs)
             .threads(2)
             .on_event(move |event| {
                 if let Event::Full { handler, runs, oldest } = event {

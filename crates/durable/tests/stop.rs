@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stores::{each_store, until};
+use stores::{each_store, until, waits};
 use tourbillon::Timer;
 use tourbillon_durable::{DurableTimer, Event, Outcome};
 
@@ -79,15 +79,12 @@ fn a_stop_keeps_what_runs_and_gives_the_rest_to_others() {
 #[test]
 fn a_stop_with_a_limit_says_what_still_runs_and_a_drop_waits_for_it_no_more() {
     each_store(|place| {
-        let (ends, end) = mpsc::channel::<()>();
+        let (hangs, ends) = waits();
         let (told, stopped) = mpsc::channel();
-        let (end, told) = (Mutex::new(end), Mutex::new(told));
+        let told = Mutex::new(told);
         let timers = DurableTimer::open(place.url())
             .unwrap()
-            .handler("hang", move |_due| {
-                _ = end.lock().unwrap().recv_timeout(LONG);
-                Outcome::Done
-            })
+            .handler("hang", hangs)
             .threads(2)
             .on_event(move |event| _ = told.lock().unwrap().send(*event == Event::Stopped))
             .start(&Timer::new().unwrap())

@@ -5,29 +5,17 @@
 
 mod support;
 
-use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::{Client, IsolationLevel, NoTls};
 use tourbillon::Timer;
 use tourbillon_durable::transaction::postgres as pg;
-use tourbillon_durable::{Due, DurableTimer, Filter, HandlerOptions, Operator, Outcome};
+use tourbillon_durable::{DurableTimer, Filter, HandlerOptions, Operator, Outcome};
 
 use support::postgres::Server;
 use support::runs::{FAR, Runs, ms};
-use support::{PATIENCE, file, until};
-
-/// A handler that runs until the test lets it go on.
-fn waits() -> (impl Fn(Due) -> Outcome + Send + Sync, mpsc::Sender<()>) {
-    let (ends, end) = mpsc::channel();
-    let end = Mutex::new(end);
-    let handler = move |_due: Due| {
-        _ = end.lock().unwrap().recv_timeout(PATIENCE);
-        Outcome::Done
-    };
-    (handler, ends)
-}
+use support::{PATIENCE, file, until, waits};
 
 #[test]
 fn a_transaction_with_an_old_snapshot_neither_cancels_nor_moves_what_runs() {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 #[cfg(feature = "postgres")]
 use self::until::PATIENCE;
 #[allow(unused_imports, reason = "each test binary uses a part of it")]
-pub(crate) use self::until::{file, stop_in_time, until};
+pub(crate) use self::until::{file, stop_in_time, until, waits};
 
 /// A store of a test's own.
 pub(crate) enum Place {

@@ -15,7 +15,7 @@ pub(crate) mod process;
 pub(crate) mod runs;
 mod until;
 
-pub(crate) use self::until::{PATIENCE, file, stop_in_time, until};
+pub(crate) use self::until::{PATIENCE, file, stop_in_time, until, waits};
 
 /// Returns the number in an environment variable, or `default` if it is not set.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {

@@ -1,10 +1,11 @@
-//! Waits for what must happen sometime, and a file to wait in.
+//! Waits for what must happen sometime, a handler that waits, and a file to wait in.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tourbillon_durable::DurableTimer;
+use tourbillon_durable::{Due, DurableTimer, Outcome};
 
 /// How long a test waits for what must happen sometime, even on a heavily loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,6 +26,17 @@ pub(crate) fn stop_in_time(timers: &DurableTimer) {
     let begun = Instant::now();
     timers.stop();
     assert!(begun.elapsed() < Duration::from_secs(8), "a stop took {:?}", begun.elapsed());
+}
+
+/// A handler that runs until the test lets it go on.
+pub(crate) fn waits() -> (impl Fn(Due) -> Outcome + Send + Sync, mpsc::Sender<()>) {
+    let (ends, end) = mpsc::channel();
+    let end = Mutex::new(end);
+    let handler = move |_due: Due| {
+        _ = end.lock().unwrap().recv_timeout(PATIENCE);
+        Outcome::Done
+    };
+    (handler, ends)
 }
 
 /// Returns the path of an SQLite file that is not there yet, and its directory, which goes with it.
