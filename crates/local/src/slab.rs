@@ -61,6 +61,11 @@ impl Entry {
     pub(crate) fn place(&self) -> Place {
         Place::from_bits(self.link)
     }
+
+    #[inline]
+    fn free(&mut self, next: Option<Key>) {
+        (self.state, self.link) = (State::Free, next.map_or(0, |Key(number)| number.get()));
+    }
 }
 
 impl Slab {
@@ -96,8 +101,9 @@ impl Slab {
         let mut before = None;
         for key in keys {
             let key = key?;
-            let link = before.map_or(0, |Key(number): Key| number.get());
-            chunk.push(Entry { task: None, deadline: NEVER, link, state: State::Free, is_held: false });
+            let mut entry = Entry { task: None, deadline: NEVER, link: 0, state: State::Free, is_held: false };
+            entry.free(before);
+            chunk.push(entry);
             before = Some(key);
         }
         let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
@@ -123,7 +129,7 @@ impl Slab {
         let entry = self.get_mut(key);
         let result = change(entry);
         if !entry.is_held && matches!(entry.state, State::Expired | State::Cancelled) {
-            (entry.state, entry.link) = (State::Free, free.map_or(0, |Key(number)| number.get()));
+            entry.free(free);
             self.free = Some(key);
         }
         result

@@ -152,13 +152,7 @@ impl<T: Copy> Blocks<T> {
 
     /// Returns the block of a place, which may be no block's.
     #[inline]
-    pub(crate) fn at(&self, place: Place) -> Option<&Block<T>> {
-        let chunk = self.chunks.get((place.block() >> CHUNK_BITS) as usize)?;
-        Some(&chunk[place.block() as usize % CHUNK])
-    }
-
-    #[inline]
-    pub(crate) fn at_mut(&mut self, place: Place) -> Option<&mut Block<T>> {
+    pub(crate) fn at(&mut self, place: Place) -> Option<&mut Block<T>> {
         let chunk = self.chunks.get_mut((place.block() >> CHUNK_BITS) as usize)?;
         Some(&mut chunk[place.block() as usize % CHUNK])
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::iter;
 use core::ops::RangeInclusive;
 
-use crate::block::{Blocks, CELLS, Link};
+use crate::block::{Block, Blocks, CELLS, Link};
 use crate::items::{Items, NEVER, OutOfMemory, Place};
 
 /// So many items of a list are looked at to find out when to turn next.
@@ -131,19 +131,17 @@ impl<T: Copy + Eq> Lists<T> {
         self.ends[from as usize] = Ends { first: Link::end(from), last: Link::end(from) };
     }
 
-    /// Returns whether an item is at a place.
+    /// Returns the block of a place, if the item is there.
     #[inline]
-    pub(crate) fn is_at(&self, place: Place, item: T) -> bool {
-        self.blocks.at(place).is_some_and(|block| block.cells.get(place.cell()) == Some(&Some(item)))
+    pub(crate) fn block_of(&mut self, place: Place, item: T) -> Option<&mut Block<T>> {
+        self.blocks.at(place).filter(|block| block.cells.get(place.cell()) == Some(&Some(item)))
     }
 
     /// Takes an item out, if it is at this place.
     #[inline]
     pub(crate) fn remove(&mut self, place: Place, item: T) -> bool {
-        let Some(block) = self.blocks.at_mut(place) else { return false };
-        let Some(cell) = block.cells.get_mut(place.cell()).filter(|cell| **cell == Some(item)) else { return false };
-        *cell = None;
-        block.live -= 1;
+        let Some(block) = self.block_of(place, item) else { return false };
+        let _ = block.empty(place.cell());
         if block.live == 0 {
             self.free(place.block());
         }

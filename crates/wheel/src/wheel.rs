@@ -248,7 +248,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// It needs no memory that is not there. Without any, the item stays in its cell, and each turn
     /// looks whether it is due.
     pub fn reinsert<S: Items<Item = T>>(&mut self, items: &mut S, place: Place, item: T) -> bool {
-        if !self.lists.is_at(place, item) {
+        if self.lists.block_of(place, item).is_none() {
             return false;
         }
         let target = self.target(items.deadline(item), 1);
