@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use fastrand::Rng;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -78,11 +78,11 @@ fn wait(child: Pid) -> Result<bool> {
     loop {
         match waitpid(child, Some(WaitPidFlag::WNOHANG))? {
             WaitStatus::StillAlive => {}
-            WaitStatus::Exited(_, wrong) => {
-                let what = ["", "an engine of its parent accepts", "its own engine is silent"];
-                ensure!([0, STUCK].contains(&wrong), "{}", what.get(wrong as usize).unwrap_or(&"a panic"));
-                return Ok(wrong == 0);
-            }
+            WaitStatus::Exited(_, 0) => return Ok(true),
+            WaitStatus::Exited(_, STUCK) => return Ok(false),
+            WaitStatus::Exited(_, 1) => bail!("an engine of its parent accepts"),
+            WaitStatus::Exited(_, 2) => bail!("its own engine is silent"),
+            WaitStatus::Exited(..) => bail!("a panic"),
             ended => bail!("it ended by {ended:?}"),
         }
         if begin.elapsed() > PATIENCE {
