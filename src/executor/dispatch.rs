@@ -40,9 +40,8 @@ impl Looks {
     /// After so many looks they are no rarer than before.
     const RARE: u32 = 8;
 
-    /// Returns how long after the last look the next one is due. The first two are a millisecond
-    /// apart: the second one finds that the batch has not got on. Then they become rarer, because
-    /// perhaps nobody can help.
+    /// Returns how long after the last look the next one is due. They become rarer while nothing
+    /// waits, or nobody can help: a thread that has nothing else to do looks by itself.
     fn interval(&self) -> Duration {
         Duration::from_millis(1 << (self.since.clamp(1, Self::RARE) - 1))
     }

@@ -1,5 +1,5 @@
-//! The batch that a thread of a pool runs. It lies open, so that another thread can take over what
-//! waits behind a task that blocks. Who looks for that is the pool's business.
+//! The batch that a thread of a pool runs. It lies open, so that another thread can take what waits
+//! in it. Who looks for that is the pool's business.
 
 use crate::engine::{Batch, PART};
 use crate::entry::{Marked, Part};
@@ -18,11 +18,12 @@ pub(super) struct OpenBatch {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What is behind the part. `None` if the owner runs no batch, or what was left of it has been
-    /// taken over.
+    /// What is behind the part. `None` if the owner runs no batch.
     rest: Option<Batch>,
     /// How many parts the owner has taken, of this batch and of those before.
     parts: usize,
+    /// How far the owner had come when another thread last took something.
+    seen: usize,
 }
 
 /// What only the owner does. There is one for an open batch.
@@ -54,7 +55,7 @@ impl Owner {
     #[inline]
     pub(super) fn take(&mut self) -> Option<Marked> {
         loop {
-            // Another thread may take over what has just been filled in. Then it is still under the
+            // Another thread may take what has just been filled in. Then it is still under the
             // lock, and the owner must not end before that.
             match self.0.part.take() {
                 None if self.fill() => {}
@@ -88,30 +89,33 @@ impl OpenBatch {
         self.begun.get()
     }
 
-    /// Takes over all that nobody has begun. `begin` counts it as in flight.
+    /// Takes the next part, for a thread that has nothing else to do. That is what the owner has
+    /// taken out already, if it has begun nothing since another thread was here, or nothing else is
+    /// left. `begin` counts it as in flight.
     ///
     /// The owner, which is in flight too, has to look under the lock before it ends. So a shutdown
     /// that waits for both does not miss what `begin` counts under the lock.
-    pub(super) fn take_over<R>(&self, begin: impl FnOnce(Batch) -> R) -> Option<R> {
-        let mut inner = lock(&self.inner);
-        let rest = inner.rest.as_mut()?;
-        rest.put_back(&self.part);
-        // An empty one is its owner's to drop.
-        if rest.len() == 0 { None } else { inner.rest.take().map(begin) }
-    }
-
-    /// The same for the next part, for a thread that has nothing else to do.
     pub(super) fn take_part<R>(&self, begin: impl FnOnce(Batch) -> R) -> Option<R> {
         let mut inner = lock(&self.inner);
-        let rest = inner.rest.as_mut().filter(|rest| rest.len() > 0)?;
-        Some(begin(rest.split_off_part()))
+        let come = self.come(&inner);
+        let is_stuck = std::mem::replace(&mut inner.seen, come) == come;
+        let rest = inner.rest.as_mut()?;
+        if is_stuck || rest.len() == 0 {
+            rest.put_back(&self.part);
+        }
+        // An empty one is its owner's to drop.
+        if rest.len() == 0 { None } else { Some(begin(rest.split_off_part())) }
     }
 
-    /// Returns how far the owner has come, if there is something to take over.
+    /// Returns how far the owner has come.
+    fn come(&self, inner: &Inner) -> usize {
+        inner.parts * (PART + 1) + self.part.passed().unwrap_or(PART)
+    }
+
+    /// Returns how far the owner has come, if there is something to take.
     pub(super) fn progress(&self) -> Option<usize> {
         let inner = lock(&self.inner);
-        let is_left = inner.rest.as_ref()?.len() > 0;
-        let passed = self.part.passed();
-        (is_left || passed.is_some()).then(|| inner.parts * (PART + 1) + passed.unwrap_or(PART))
+        let is_left = inner.rest.as_ref()?.len() > 0 || self.part.passed().is_some();
+        is_left.then(|| self.come(&inner))
     }
 }

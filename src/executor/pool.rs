@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::num::NonZero;
-use std::time::Duration;
 
 use super::open_batch::{OpenBatch, Owner};
 use super::{Executor, Expired};
@@ -22,11 +21,11 @@ use crate::time::RealTime;
 /// the pool's threads; there, batches run on the worker.
 ///
 /// A batch is up to 256 tasks that expired together. One thread runs them, one after the other. A
-/// thread that has nothing else to do takes eight of those that another has not begun. While a task
-/// blocks its thread for more than a millisecond or two, another thread, if one is idle or can be
-/// started, takes over all that wait behind it. It is a worker that looks for that, or a shutdown
-/// that waits for the pool. So there is no such help if the executor is a closure that hands its
-/// batches to a pool.
+/// thread that has nothing else to do takes up to eight of those that another has not begun, so no
+/// thread is idle while a task waits. A thread that sleeps is called, or one is started, when a
+/// task has waited behind others for a millisecond or two. It is a worker that looks for that, or a
+/// shutdown that waits for the pool. So there is no such help if the executor is a closure that
+/// hands its batches to a pool.
 ///
 /// If all threads are in tasks that do not end, the others wait. After a second
 /// [`Health::stuck_pool`](crate::Health::stuck_pool) says so, and so does an event, with the
@@ -74,16 +73,13 @@ struct Shared {
 /// What a look at a pool's threads has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
-    /// Something waited behind a task that blocks, and a thread was called.
+    /// Something waited behind another task, and a thread was called.
     Called,
-    /// A batch runs. It gets on, or nothing waits in it, or there is no thread for that now.
+    /// A batch runs. Nothing waits in it, or there is no thread for that now.
     NotNow,
     /// No batch runs.
     Never,
 }
-
-/// How far apart two looks at the threads are at least.
-const APART: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_micros(800) };
 
 #[derive(Default)]
 struct Crew {
@@ -92,19 +88,8 @@ struct Crew {
     /// Idle threads that have been called and have not looked at the queue yet.
     called: usize,
     closed: bool,
-    open: Vec<Opened>,
-    /// How many of them are stuck.
-    stuck: usize,
-    looked: Option<RealTime>,
-}
-
-/// The open batch of one of the threads, as it was at the last look.
-struct Opened {
-    batch: Arc<OpenBatch>,
-    /// How far its owner had come by then, if something was left.
-    progress: Option<usize>,
-    /// Whether that has not changed since the look before.
-    is_stuck: bool,
+    /// One of each thread.
+    open: Vec<Arc<OpenBatch>>,
 }
 
 impl ThreadPool {
@@ -156,41 +141,10 @@ impl ThreadPool {
 }
 
 impl Crew {
-    /// Looks which threads have begun nothing of their open batches since the last look, which was
-    /// a while ago: several workers may use the pool. Returns how many those are.
-    fn look(&mut self) -> usize {
-        if self.looked.is_some_and(|looked| looked.elapsed() < APART) {
-            return 0;
-        }
-        self.looked = Some(RealTime::now());
-        self.stuck = 0;
-        for opened in &mut self.open {
-            let progress = opened.batch.progress();
-            opened.is_stuck = progress.is_some() && progress == opened.progress;
-            opened.progress = progress;
-            self.stuck += usize::from(opened.is_stuck);
-        }
-        self.stuck
-    }
-
     /// Returns whether any thread is running a batch, or about to. It may not have laid open yet
     /// what it does not begin.
     fn is_busy(&self) -> bool {
         self.idle.saturating_sub(self.called) < self.threads
-    }
-
-    /// Takes over what a thread that is stuck has not begun, or a part of what another has not.
-    fn take_over(&mut self) -> Option<Expired> {
-        while self.stuck > 0 {
-            self.stuck -= 1;
-            let opened = self.open.iter_mut().find(|opened| opened.is_stuck)?;
-            opened.is_stuck = false;
-            // Its owner may have gone on since.
-            if let Some(rest) = opened.batch.take_over(Expired::begin) {
-                return Some(rest);
-            }
-        }
-        self.open.iter().find_map(|opened| opened.batch.take_part(Expired::begin))
     }
 }
 
@@ -212,25 +166,25 @@ impl Shared {
             let builder = thread::Builder::new().name(name);
             if spawn_ordinary(builder, move || shared.work(own)).is_ok() {
                 crew.threads += 1;
-                crew.open.push(Opened { batch, progress: None, is_stuck: false });
+                crew.open.push(batch);
             }
         }
         crew.threads > 0
     }
 
-    /// Calls a thread for each that is stuck.
+    /// Calls a thread if something waits.
     fn find_help(this: &Arc<Self>) -> Help {
-        let mut crew = lock(&this.crew);
-        let (stuck, is_busy) = (crew.look(), crew.is_busy());
-        let is_free = this.has_free_thread(&crew);
+        let crew = lock(&this.crew);
+        let is_busy = crew.is_busy();
+        let can_help = this.has_free_thread(&crew) && this.something_waits(&crew);
         let (was_stuck, is_stuck) = (this.told.get(), u64::from(this.is_stuck(&crew)));
         this.told.set(is_stuck);
         drop(crew);
         if is_stuck > was_stuck {
             events::pool_is_stuck(this.max);
         }
-        if stuck > 0 && is_free {
-            (0..stuck).for_each(|_| _ = Self::call(this));
+        if can_help {
+            Self::call(this);
             return Help::Called;
         }
         if is_busy { Help::NotNow } else { Help::Never }
@@ -241,16 +195,16 @@ impl Shared {
         crew.idle > crew.called || crew.threads < self.max
     }
 
+    /// Returns whether a batch waits for a thread, or a task behind others of its batch.
+    fn something_waits(&self, crew: &Crew) -> bool {
+        !self.queue.is_empty() || crew.open.iter().any(|batch| batch.progress().is_some())
+    }
+
     /// Returns whether no thread is free, and none has begun a task for a second, although others
     /// wait.
     fn is_stuck(&self, crew: &Crew) -> bool {
-        let (mut steps, mut waits) = (0, !self.queue.is_empty());
-        for Opened { batch, .. } in &crew.open {
-            let progress = batch.progress();
-            waits |= progress.is_some();
-            steps += batch.begun() + progress.unwrap_or(0) as u64;
-        }
-        waits && !self.has_free_thread(crew) && self.stall.is_stuck(steps, RealTime::now().ns())
+        let steps = || crew.open.iter().map(|batch| batch.begun() + batch.progress().unwrap_or(0) as u64).sum();
+        self.something_waits(crew) && !self.has_free_thread(crew) && self.stall.is_stuck(steps(), RealTime::now().ns())
     }
 
     /// Runs batches until the pool is closed and the queue is empty.
@@ -260,7 +214,9 @@ impl Shared {
         let mut run = |expired: Expired| {
             own.begin();
             if panics::catch(|| expired.run_open(&mut own)).is_none() {
-                drop(own.batch().take_over(Expired::begin));
+                while let Some(left) = own.batch().take_part(Expired::begin) {
+                    drop(left);
+                }
             }
         };
         loop {
@@ -268,7 +224,7 @@ impl Shared {
                 run(expired);
             }
             let mut crew = lock(&self.crew);
-            if let Some(expired) = crew.take_over() {
+            if let Some(expired) = crew.open.iter().find_map(|open| open.take_part(Expired::begin)) {
                 drop(crew);
                 run(expired);
                 continue;
