@@ -203,16 +203,27 @@ impl Future for Sleep {
             return this.be_ready(false);
         }
         this.has_moved = false;
-        match Alarm::set(this.engine_ref.shared(), this.deadline, context.waker()) {
-            Ok(alarm) => this.stage = Stage::Set(alarm),
-            Err(NoAlarm::Now) => context.waker().wake_by_ref(),
-            Err(NoAlarm::Ever) => this.set_elsewhere(context.waker()),
-        }
-        Poll::Pending
+        this.set(context.waker())
     }
 }
 
 impl Sleep {
+    /// Begins to sleep for `delay` from now, by the first poll. That looks at the clock once.
+    pub(super) fn begin(&mut self, delay: Duration, context: &mut Context<'_>) -> Poll<()> {
+        self.deadline = self.timeline().deadline_after(delay);
+        if delay.is_zero() { Pin::new(self).poll(context) } else { self.set(context.waker()) }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, waker: &Waker) -> Poll<()> {
+        match Alarm::set(self.engine_ref.shared(), self.deadline, waker) {
+            Ok(alarm) => self.stage = Stage::Set(alarm),
+            Err(NoAlarm::Now) => waker.wake_by_ref(),
+            Err(NoAlarm::Ever) => self.set_elsewhere(waker),
+        }
+        Poll::Pending
+    }
+
     fn has_come(&self) -> bool {
         self.timeline().has_come(self.deadline)
     }

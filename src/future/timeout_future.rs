@@ -62,6 +62,12 @@ impl<T> TimeoutFuture<T> {
         Self { limit, sleep: Sleep::until(timer.engine_ref(), Subtick::NEVER), future }
     }
 
+    /// Its limit is that of the sleep.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn begun(sleep: Sleep, future: T) -> Self {
+        Self { limit: Limit::Begun, sleep, future }
+    }
+
     /// Returns the inner future.
     pub fn get_ref(&self) -> &T {
         &self.future
@@ -92,12 +98,15 @@ impl<T: Future> Future for TimeoutFuture<T> {
         if let Poll::Ready(output) = future.poll(context) {
             return Poll::Ready(Ok(output));
         }
-        match std::mem::replace(limit, Limit::Begun) {
-            Limit::After(limit) => sleep.reset(limit),
-            Limit::At(ns) => sleep.reset_at(sleep.timeline().scale().instant_after(ns)),
-            Limit::Begun => {}
-        }
-        Pin::new(&mut *sleep).poll(context).map(|()| Err(Elapsed { by_shutdown: sleep.ended_by_shutdown() }))
+        let polled = match std::mem::replace(limit, Limit::Begun) {
+            Limit::After(limit) => sleep.begin(limit, context),
+            Limit::At(ns) => {
+                sleep.reset_at(sleep.timeline().scale().instant_after(ns));
+                Pin::new(&mut *sleep).poll(context)
+            }
+            Limit::Begun => Pin::new(&mut *sleep).poll(context),
+        };
+        polled.map(|()| Err(Elapsed { by_shutdown: sleep.ended_by_shutdown() }))
     }
 }
 

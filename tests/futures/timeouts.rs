@@ -52,6 +52,16 @@ fn a_limit_round_a_ready_future_looks_at_no_clock() {
 }
 
 #[test]
+fn a_limit_looks_at_the_clock_once_when_it_begins() {
+    let (at, looks) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let clock = Counted { at, looks: Arc::clone(&looks) };
+    let (timer, _driver) = Timer::builder().clock(clock).build_driven().expect("the options make sense");
+    looks.store(0, Ordering::Relaxed);
+    assert!(Task::new().poll(&mut timer.timeout(MS, pending::<()>())).is_pending());
+    assert_eq!((looks.load(Ordering::Relaxed), timer.stats().scheduled), (1, 1));
+}
+
+#[test]
 fn a_future_that_is_not_ready_by_its_deadline_has_elapsed() {
     let (timer, mut driver, clock) = driven();
     let task = Task::new();

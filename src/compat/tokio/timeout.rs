@@ -31,11 +31,7 @@ use crate::{TimeoutFuture, Timer};
 /// As for [`sleep`](super::sleep).
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
-    match Instant::now().checked_add(duration) {
-        Some(deadline) => timeout_at(deadline, future),
-        // It never comes.
-        None => Timeout::of(|timer| timer.timeout(Duration::MAX, future.into_future())),
-    }
+    Timeout::of(|timer| TimeoutFuture::begun(timer.sleep(duration), future.into_future()))
 }
 
 /// Gives a future a deadline, like `tokio::time::timeout_at`.
