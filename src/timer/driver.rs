@@ -199,8 +199,11 @@ impl Driver {
     /// Returns when to call [`turn`](Self::turn) next.
     ///
     /// Returns `None` if nothing is pending, or only timeouts that never fire. The time is in the
-    /// past if there is something to do at once. It may be earlier than the earliest deadline, if
-    /// the wheel has to be prepared for that deadline. While a
+    /// past if there is something to do at once. By the system's clock the timeouts of a tick share
+    /// a turn, so it is when the last one in the tick of the earliest is due: a loop comes back
+    /// once a tick at most, and runs what is due then in each turn that it does for another reason.
+    /// It may be earlier than the earliest deadline, if the wheel has to be prepared for that
+    /// deadline. While a
     /// [`PausableClock`](crate::PausableClock) stands still the call returns `None`, unless
     /// something was due before. The end of the pause calls [`on_earlier`](Self::on_earlier). In a
     /// test,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Inline, Timer};
 
-use crate::common::{MS, PATIENCE};
+use crate::common::{HOUR, MS, PATIENCE};
 
 /// So long that no machine is busy for as long.
 const TICK: Duration = Duration::from_secs(10);
@@ -56,4 +56,32 @@ fn timeouts_of_one_tick_share_a_wake_up() {
     assert!(order.iter().copied().eq(1..=10), "{order:?}");
     let wakeups = timer.stats().wakeups;
     assert!(wakeups <= 5, "{wakeups} wake-ups for ten timeouts 20 ms apart");
+}
+
+#[test]
+fn a_driven_loop_may_sleep_until_the_last_timeout_of_a_tick_is_due() {
+    let (timer, driver) = Timer::builder().tick_duration(HOUR).build_driven().expect("the options make sense");
+    let minutes = |n| timer.schedule(n * HOUR / 60, || ()).expect("accepted");
+    let (_first, last, _of_another_tick) = (minutes(10), minutes(30), minutes(90));
+    assert_eq!(driver.next_wakeup(), Some(last.deadline()));
+    assert!(last.cancel());
+    assert!(driver.next_wakeup() < Some(Instant::now() + HOUR / 2), "nobody waits for what was cancelled");
+}
+
+#[test]
+fn what_is_due_already_wakes_a_driven_loop_before_the_others_of_its_tick() {
+    let (timer, mut driver) = Timer::builder().tick_duration(HOUR).build_driven().expect("the options make sense");
+    let (called, calls) = channel();
+    driver.on_earlier(move || called.send(()).expect("the test waits"));
+    let _last = timer.schedule(HOUR / 2, || ()).expect("accepted");
+    let second = timer.schedule(HOUR / 3, || ()).expect("accepted");
+    assert!(driver.next_wakeup() > Some(Instant::now() + HOUR / 4));
+    timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+    assert_eq!(calls.try_recv(), Ok(()));
+    assert!(driver.next_wakeup() <= Some(Instant::now()));
+    assert_eq!(driver.turn(), 1);
+    assert!(driver.next_wakeup() > Some(Instant::now() + HOUR / 4));
+    assert!(second.reset_at(Instant::now() - MS));
+    assert_eq!(calls.try_recv(), Ok(()));
+    assert!(driver.next_wakeup() < Some(Instant::now() + HOUR / 8), "a time that has passed is rounded up");
 }
