@@ -37,7 +37,8 @@ impl LocalBuilder {
     }
 
     /// Sets the tick, 1 ms by default. Deadlines are rounded up to a sixteenth of it, but to no
-    /// less than a microsecond.
+    /// less than a microsecond. The loop comes back for each of these in which something is due: a
+    /// server that has many timeouts a millisecond, and can be a millisecond late, takes 16 ms.
     pub fn tick_duration(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
