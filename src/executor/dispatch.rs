@@ -38,7 +38,7 @@ struct Looks {
 
 impl Looks {
     /// After so many looks they are no rarer than before.
-    const RARE: u32 = 8;
+    const RARE: u32 = 7;
 
     /// Returns how long after the last look the next one is due. They become rarer while nothing
     /// waits, or nobody can help: a thread that has nothing else to do looks by itself.

@@ -22,7 +22,7 @@ struct Inner {
     rest: Option<Batch>,
     /// How many parts the owner has taken, of this batch and of those before.
     parts: usize,
-    /// How far the owner had come when another thread last took something.
+    /// How far the owner had come when somebody last looked.
     seen: usize,
 }
 
@@ -90,8 +90,8 @@ impl OpenBatch {
     }
 
     /// Takes the next part, for a thread that has nothing else to do. That is what the owner has
-    /// taken out already, if it has begun nothing since another thread was here, or nothing else is
-    /// left. `begin` counts it as in flight.
+    /// taken out already, if it has begun nothing since somebody looked, or nothing else is left.
+    /// `begin` counts it as in flight.
     ///
     /// The owner, which is in flight too, has to look under the lock before it ends. So a shutdown
     /// that waits for both does not miss what `begin` counts under the lock.
@@ -107,15 +107,25 @@ impl OpenBatch {
         if rest.len() == 0 { None } else { Some(begin(rest.split_off_part())) }
     }
 
+    fn is_left(&self, inner: &Inner) -> bool {
+        inner.rest.as_ref().is_some_and(|rest| rest.len() > 0 || self.part.passed().is_some())
+    }
+
     /// Returns how far the owner has come.
     fn come(&self, inner: &Inner) -> usize {
         inner.parts * (PART + 1) + self.part.passed().unwrap_or(PART)
     }
 
+    /// Looks whether there is something to take.
+    pub(super) fn look(&self) -> bool {
+        let mut inner = lock(&self.inner);
+        inner.seen = self.come(&inner);
+        self.is_left(&inner)
+    }
+
     /// Returns how far the owner has come, if there is something to take.
     pub(super) fn progress(&self) -> Option<usize> {
         let inner = lock(&self.inner);
-        let is_left = inner.rest.as_ref()?.len() > 0 || self.part.passed().is_some();
-        is_left.then(|| self.come(&inner))
+        self.is_left(&inner).then(|| self.come(&inner))
     }
 }

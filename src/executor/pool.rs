@@ -21,11 +21,11 @@ use crate::time::RealTime;
 /// the pool's threads; there, batches run on the worker.
 ///
 /// A batch is up to 256 tasks that expired together. One thread runs them, one after the other. A
-/// thread that has nothing else to do takes up to eight of those that another has not begun, so no
-/// thread is idle while a task waits. A thread that sleeps is called, or one is started, when a
-/// task has waited behind others for a millisecond or two. It is a worker that looks for that, or a
-/// shutdown that waits for the pool. So there is no such help if the executor is a closure that
-/// hands its batches to a pool.
+/// thread that has nothing else to do takes up to eight of those that another has not begun. One
+/// that sleeps is called, or one is started, when a task has waited behind others for a millisecond
+/// or two; for 64 at most if all threads were busy for a while. It is a worker that looks for that,
+/// or a shutdown that waits for the pool. So there is no such help if the executor is a closure
+/// that hands its batches to a pool.
 ///
 /// If all threads are in tasks that do not end, the others wait. After a second
 /// [`Health::stuck_pool`](crate::Health::stuck_pool) says so, and so does an event, with the
@@ -90,6 +90,8 @@ struct Crew {
     closed: bool,
     /// One of each thread.
     open: Vec<Arc<OpenBatch>>,
+    /// From which of them something was taken last.
+    taken_from: usize,
 }
 
 impl ThreadPool {
@@ -146,6 +148,15 @@ impl Crew {
     fn is_busy(&self) -> bool {
         self.idle.saturating_sub(self.called) < self.threads
     }
+
+    /// Takes a part of what another thread has not begun: of each in turn, so that what waits
+    /// behind a task that blocks does not wait for all others.
+    fn take_part(&mut self) -> Option<Expired> {
+        (0..self.open.len()).find_map(|_| {
+            self.taken_from = (self.taken_from + 1) % self.open.len();
+            self.open[self.taken_from].take_part(Expired::begin)
+        })
+    }
 }
 
 impl Shared {
@@ -176,7 +187,8 @@ impl Shared {
     fn find_help(this: &Arc<Self>) -> Help {
         let crew = lock(&this.crew);
         let is_busy = crew.is_busy();
-        let can_help = this.has_free_thread(&crew) && this.something_waits(&crew);
+        let waits = crew.open.iter().fold(!this.queue.is_empty(), |waits, batch| batch.look() || waits);
+        let can_help = waits && this.has_free_thread(&crew);
         let (was_stuck, is_stuck) = (this.told.get(), u64::from(this.is_stuck(&crew)));
         this.told.set(is_stuck);
         drop(crew);
@@ -195,16 +207,16 @@ impl Shared {
         crew.idle > crew.called || crew.threads < self.max
     }
 
-    /// Returns whether a batch waits for a thread, or a task behind others of its batch.
-    fn something_waits(&self, crew: &Crew) -> bool {
-        !self.queue.is_empty() || crew.open.iter().any(|batch| batch.progress().is_some())
-    }
-
     /// Returns whether no thread is free, and none has begun a task for a second, although others
     /// wait.
     fn is_stuck(&self, crew: &Crew) -> bool {
-        let steps = || crew.open.iter().map(|batch| batch.begun() + batch.progress().unwrap_or(0) as u64).sum();
-        self.something_waits(crew) && !self.has_free_thread(crew) && self.stall.is_stuck(steps(), RealTime::now().ns())
+        let (mut steps, mut waits) = (0, !self.queue.is_empty());
+        for batch in &crew.open {
+            let progress = batch.progress();
+            waits |= progress.is_some();
+            steps += batch.begun() + progress.unwrap_or(0) as u64;
+        }
+        waits && !self.has_free_thread(crew) && self.stall.is_stuck(steps, RealTime::now().ns())
     }
 
     /// Runs batches until the pool is closed and the queue is empty.
@@ -224,7 +236,7 @@ impl Shared {
                 run(expired);
             }
             let mut crew = lock(&self.crew);
-            if let Some(expired) = crew.open.iter().find_map(|open| open.take_part(Expired::begin)) {
+            if let Some(expired) = crew.take_part() {
                 drop(crew);
                 run(expired);
                 continue;
