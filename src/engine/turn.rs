@@ -159,10 +159,11 @@ impl Core {
     }
 
     /// Returns when to turn the shard next if the timeouts of a tick are to run together: when the
-    /// last is due of those in the tick of the first. What was due when it arrived waits for none.
+    /// last is due of those in the tick of the first. What is due, or was when it arrived, waits
+    /// for none.
     pub(crate) fn last_due_of_tick(&mut self, shared: &SharedRef) -> Option<Subtick> {
         let first = self.next_due(shared)?;
-        if self.hurried > self.now {
+        if first <= self.now || self.hurried > self.now {
             return Some(first);
         }
         let division = shared.timeline().scale().division();

@@ -85,3 +85,12 @@ fn what_is_due_already_wakes_a_driven_loop_before_the_others_of_its_tick() {
     assert_eq!(calls.try_recv(), Ok(()));
     assert!(driver.next_wakeup() < Some(Instant::now() + HOUR / 8), "a time that has passed is rounded up");
 }
+
+#[test]
+fn a_loop_that_was_busy_comes_back_at_once_for_what_is_due() {
+    let (timer, driver) = Timer::builder().tick_duration(1000 * MS).build_driven().expect("the options make sense");
+    let _last = timer.schedule(900 * MS, || ()).expect("accepted");
+    let due = timer.schedule(MS, || ()).expect("accepted");
+    std::thread::sleep(due.remaining() + MS);
+    assert!(driver.next_wakeup() <= Some(Instant::now()));
+}
