@@ -31,7 +31,11 @@ use super::{Duration, Instant};
 /// [is or was paused](super#tests).
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    sleep_until(after(duration))
+    // Before the engine looks at its clock: so it is not ready before this.
+    let deadline = Instant::now().checked_add(duration).filter(|_| !duration.is_zero());
+    let Some(deadline) = deadline else { return sleep_until(after(duration)) };
+    let (inner, _leaves) = with_timer(|timer| timer.sleep(duration));
+    Sleep { inner, deadline, _leaves }
 }
 
 /// Returns a future that is ready at a point in time, like `tokio::time::sleep_until`.

@@ -31,6 +31,10 @@ use crate::{TimeoutFuture, Timer};
 /// As for [`sleep`](super::sleep).
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    if duration.is_zero() {
+        // Like Tokio's it ends at the second poll, and not the first.
+        return timeout_at(Instant::now(), future);
+    }
     Timeout::of(|timer| TimeoutFuture::begun(timer.sleep(duration), future.into_future()))
 }
 
