@@ -72,7 +72,7 @@ systems! {
         "defaults: one worker, expired timeouts on a pool of a thread per core";
     TourbillonInline, "tourbillon-inline", How::Here, "expired timeouts run on the worker";
     TourbillonDriven, "tourbillon-driven", How::Peer,
-        "without a thread: the loop of the server turns the engine";
+        "without a thread: the loop of the server, or a task of the runtime, turns the engine";
     TourbillonFuture, "tourbillon-future", How::Here,
         "Timer::sleep, polled once where it lies, and Timer::timeout";
     TourbillonCompat, "tourbillon-compat", How::Peer, "compat::tokio: Tokio's names, on the global engine";
@@ -159,9 +159,8 @@ impl Name {
 
     fn cannot_serve_sessions(self, tasks: bool) -> Option<&'static str> {
         let can = match self {
-            Self::Tokio | Self::NoTimers => true,
+            Self::Tokio | Self::NoTimers | Self::TourbillonDriven => true,
             Self::TourbillonFuture => tasks,
-            Self::TourbillonDriven => !tasks,
             _ => return Some("it is no server's, or is there in another row"),
         };
         match (can, cfg!(all(feature = "peers", target_os = "linux"))) {

@@ -159,6 +159,7 @@ fn outcome(name: Name, tasks: bool, plan: Plan) -> Result<Outcome> {
         (false, Name::Tokio) => in_loop::<timers::Sleeps>(plan),
         (false, Name::NoTimers) => in_loop::<timers::Bare>(plan),
         (true, Name::TourbillonFuture) => in_tasks::<tourbillon::Sleep>(plan),
+        (true, Name::TourbillonDriven) => in_tasks::<tasks::Turned>(plan),
         (true, Name::Tokio) => in_tasks::<tokio::time::Sleep>(plan),
         (true, Name::NoTimers) => {
             // Nothing is paced, so no timer is ever made.

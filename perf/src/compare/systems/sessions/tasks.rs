@@ -15,6 +15,7 @@ use crossbeam_utils::atomic::AtomicCell;
 use rustc_hash::FxBuildHasher;
 use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::{coop, yield_now};
 use tourbillon::Timer;
 
@@ -72,6 +73,53 @@ impl SessionTimer for tourbillon::Sleep {
 
     fn reset(self: Pin<&mut Self>, deadline: Instant) {
         self.get_mut().reset_at(deadline);
+    }
+}
+
+/// Ours without a thread: a task of the runtime turns the engine, as docs/coming-from/tokio.md has
+/// it.
+pub(super) struct Turned(tourbillon::Sleep);
+
+impl Future for Turned {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl SessionTimer for Turned {
+    const OF_TOKIO: bool = true;
+
+    fn start(sessions: usize) -> Result<()> {
+        let driven = Timer::builder().capacity(2 * sessions).build_driven();
+        let (timer, driver) = driven.context("the engine refused its options")?;
+        tokio::spawn(turn(driver));
+        ENGINE.set(timer).ok().context("one server has this engine")
+    }
+
+    fn new(deadline: Instant) -> Self {
+        Self(SessionTimer::new(deadline))
+    }
+
+    fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        self.get_mut().0.reset_at(deadline);
+    }
+}
+
+async fn turn(mut driver: tourbillon::Driver) {
+    let earlier = Arc::new(Notify::new());
+    let wake = Arc::clone(&earlier);
+    driver.on_earlier(move || wake.notify_one());
+    loop {
+        driver.turn();
+        match driver.next_wakeup() {
+            Some(at) => tokio::select! {
+                () = tokio::time::sleep_until(at.into()) => {}
+                () = earlier.notified() => {}
+            },
+            None => earlier.notified().await,
+        }
     }
 }
 
