@@ -78,7 +78,7 @@ impl Alarm {
     pub(crate) fn poll(&mut self, waker: &Waker) -> Ring {
         // SAFETY: this is the future's, `set` has put a waker in, and `&mut self` says that one
         // thread polls it.
-        if unsafe { self.timeout.watch(waker) } {
+        if unsafe { self.timeout.handle.watch(waker) } {
             // In a forked child no worker and no driver will wake it.
             return if self.timeout.shared().is_forked() { Ring::Never } else { Ring::NotYet };
         }

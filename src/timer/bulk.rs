@@ -57,7 +57,7 @@ impl Timer {
             pending += usize::from(timeout.is_some_and(|timeout| resets.reset(timeout, delay)));
         };
         for timeout in timeouts {
-            prefetch(timeout.as_entry().as_ptr());
+            prefetch(timeout.handle.address().as_ptr());
             reset(ahead[next].replace(timeout));
             next = (next + 1) % AHEAD;
         }

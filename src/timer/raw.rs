@@ -27,7 +27,7 @@ impl Timeout {
     /// ```
     #[must_use = "a pointer that does not go back to `from_raw` leaks the timeout's memory"]
     pub fn into_raw(self) -> NonNull<()> {
-        ManuallyDrop::new(self).as_entry().cast()
+        ManuallyDrop::new(self).handle.address().cast()
     }
 
     /// Makes the handle again from its pointer. The call neither blocks nor allocates.

@@ -249,7 +249,7 @@ impl Runs {
         if state.arming != arming {
             return;
         }
-        let deadline = state.timeout.take().map_or(Subtick::ZERO, |timeout| timeout.deadline_by_word());
+        let deadline = state.timeout.take().map_or(Subtick::ZERO, |timeout| timeout.handle.deadline());
         let Some(mut task) = state.task.take() else {
             state.waiting = Some(deadline);
             return;

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::engine::Shared;
@@ -51,7 +50,7 @@ use crate::time::{Subtick, Timeline, UpperBound};
 #[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more; \
               write `let _ =` for that, or use `schedule_detached` for a task that runs once"]
 pub struct Timeout {
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 const _: () = assert!(size_of::<Option<Timeout>>() == size_of::<usize>());
@@ -77,22 +76,8 @@ impl Timeout {
         Self { handle: unsafe { Handle::new(entry) } }
     }
 
-    pub(super) fn as_entry(&self) -> NonNull<Entry> {
-        self.handle.address()
-    }
-
     pub(super) fn remote(&self) -> &Remote {
         Remote::at(self.handle.home())
-    }
-
-    /// See [`Handle::watch`].
-    ///
-    /// # Safety
-    /// As there.
-    #[inline]
-    pub(super) unsafe fn watch(&self, waker: &Waker) -> bool {
-        // SAFETY: the caller says so.
-        unsafe { self.handle.watch(waker) }
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -158,7 +143,7 @@ impl Timeout {
     /// # Panics
     /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     pub fn cancel(&self) -> bool {
-        let remote = Remote::at(self.handle.home());
+        let remote = self.remote();
         let task = match self.handle.cancel() {
             Cancelling::TooLate => return false,
             // The task is its runner's, which drops it.
@@ -375,7 +360,7 @@ impl Timeout {
     /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.shared().timeline().instant_of(self.deadline_by_word())
+        self.shared().timeline().instant_of(self.handle.deadline())
     }
 
     /// Returns how long it is until the deadline: zero if it has come, or if the timeout is not
@@ -402,16 +387,12 @@ impl Timeout {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let deadline = self.deadline_by_word();
+        let deadline = self.handle.deadline();
         match () {
             () if !self.is_pending() => Duration::ZERO,
             () if deadline == Subtick::NEVER => Duration::MAX,
             () => self.shared().timeline().until(deadline),
         }
-    }
-
-    pub(super) fn deadline_by_word(&self) -> Subtick {
-        self.handle.deadline()
     }
 }
 
