@@ -261,11 +261,10 @@ impl Runs {
                 panic.replace(this).into_iter().for_each(|before| self.report(before));
             }
             state = lock(&self.state);
-            let Some(deadline) = state.waiting else { break };
-            if self.is_scheduled_again(&mut state, deadline) {
+            let Some(deadline) = state.waiting.take() else { break };
+            if !self.runs_on(&mut state, deadline) {
                 break;
             }
-            state.waiting = None;
         }
         state.task = Some(task);
         drop(state);
@@ -284,22 +283,15 @@ impl Runs {
     }
 
     /// Schedules the run that came due during another one. So other timeouts have their turn before
-    /// it. Returns false if the thread that asks is to run it: there is no place for it, or no
+    /// it. Returns true if the thread that asks is to run it: there is no place for it, or no
     /// memory, or a shutdown runs what is due, and waits for this thread. If the engine has ended
     /// otherwise, nobody runs it.
-    fn is_scheduled_again(self: &Arc<Self>, state: &mut State, deadline: Subtick) -> bool {
-        let Some(engine) = self.engine.upgrade() else {
-            state.waiting = None;
-            return true;
-        };
+    fn runs_on(self: &Arc<Self>, state: &mut State, deadline: Subtick) -> bool {
+        let Some(engine) = self.engine.upgrade() else { return false };
         match self.schedule(state, &engine.shared, deadline) {
-            Ok(()) => true,
-            Err(Refusal::Full | Refusal::OutOfMemory) => false,
-            Err(Refusal::Shutdown) if engine.shared.remotes().iter().any(Remote::runs_what_is_due) => false,
-            Err(Refusal::Shutdown | Refusal::Forked | Refusal::ZeroPeriod) => {
-                state.waiting = None;
-                true
-            }
+            Err(Refusal::Full | Refusal::OutOfMemory) => true,
+            Err(Refusal::Shutdown) => engine.shared.remotes().iter().any(Remote::runs_what_is_due),
+            Ok(()) | Err(Refusal::Forked | Refusal::ZeroPeriod) => false,
         }
     }
 }
