@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::EngineRef;
 use crate::time::{Subtick, Timeline};
-use crate::timer::{Alarm, NoAlarm, Ring};
+use crate::timer::{Alarm, Refusal, Ring};
 
 /// A future that is ready when its deadline has come. Only a shutdown makes it ready before.
 /// [`Timer::sleep`](crate::Timer::sleep) and [`Timer::sleep_until`](crate::Timer::sleep_until) make
@@ -180,7 +180,7 @@ impl Future for Sleep {
         let this = self.get_mut();
         let ring = match &mut this.stage {
             Stage::New => None,
-            Stage::Set(alarm) => Some((alarm.poll(context.waker()), alarm.is_shut_down())),
+            Stage::Set(alarm) => Some(alarm.poll(context.waker())),
             Stage::SetElsewhere(alarm) => match alarm.poll(context.waker()) {
                 Ring::NotYet => return Poll::Pending,
                 // The clock of its own engine decides, not that of the global one.
@@ -190,14 +190,13 @@ impl Future for Sleep {
         };
         match ring {
             // The waker is set by now, so it is woken if the deadline comes after this look.
-            Some((Ring::NotYet, _)) if !std::mem::take(&mut this.has_moved) || !this.has_come() => {
+            Some(Ring::NotYet) if !std::mem::take(&mut this.has_moved) || !this.has_come() => {
                 return Poll::Pending;
             }
-            // The alarm usually rang because the deadline came. Read the clock only if a shutdown
-            // may have rung it.
-            Some((Ring::Rang, is_shut_down)) => return this.be_ready(is_shut_down && !this.has_come()),
-            Some((Ring::Ended, _)) => return this.be_ready(!this.has_come()),
-            Some((Ring::NotYet | Ring::Never, _)) | None => {}
+            // The clock is read only if a shutdown may have rung it.
+            Some(Ring::Rang) => return this.be_ready(false),
+            Some(Ring::Ended) => return this.be_ready(!this.has_come()),
+            Some(Ring::NotYet | Ring::Never) | None => {}
         }
         if this.has_come() {
             return this.be_ready(false);
@@ -218,8 +217,10 @@ impl Sleep {
     fn set(&mut self, waker: &Waker) -> Poll<()> {
         match Alarm::set(self.engine_ref.shared(), self.deadline, waker) {
             Ok(alarm) => self.stage = Stage::Set(alarm),
-            Err(NoAlarm::Now) => waker.wake_by_ref(),
-            Err(NoAlarm::Ever) => self.set_elsewhere(waker),
+            // Either may pass.
+            Err(Refusal::Full | Refusal::OutOfMemory) => waker.wake_by_ref(),
+            // Only a periodic timeout is refused for a zero period.
+            Err(Refusal::Shutdown | Refusal::Forked | Refusal::ZeroPeriod) => self.set_elsewhere(waker),
         }
         Poll::Pending
     }
@@ -239,9 +240,8 @@ impl Sleep {
     fn set_elsewhere(&mut self, waker: &Waker) {
         self.stage = Stage::New;
         match Alarm::set_elsewhere(self.timeline().until(self.deadline), waker) {
-            Ok(alarm) => self.stage = Stage::SetElsewhere(alarm),
-            // There was no room, or no memory. The global engine of this process does not end.
-            Err(NoAlarm::Now | NoAlarm::Ever) => waker.wake_by_ref(),
+            Some(alarm) => self.stage = Stage::SetElsewhere(alarm),
+            None => waker.wake_by_ref(),
         }
     }
 }

@@ -20,22 +20,14 @@ pub(crate) struct Alarm {
 /// What became of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ring {
+    /// Its time has come.
     Rang,
     /// It has not rung. The engine will wake the waker.
     NotYet,
-    /// A shutdown of the engine rang it before its time.
+    /// The engine was shut down, which may have rung it before its time.
     Ended,
     /// Nothing will wake the waker: the engine belongs to the parent process.
     Never,
-}
-
-/// Why no alarm was set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoAlarm {
-    /// There was no room, or no memory. Either may pass.
-    Now,
-    /// The engine has ended, or belongs to the parent process.
-    Ever,
 }
 
 impl Timer {
@@ -55,23 +47,21 @@ impl Alarm {
     /// Sets an alarm. The engine wakes `waker` when `deadline` has come.
     // Inlined: a future is mostly polled once.
     #[inline(always)]
-    pub(crate) fn set(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
-        match Target::of(shared).submit(deadline, waker.clone()).map_err(|refused| refused.kind()) {
-            Ok(timeout) => Ok(Self { timeout: timeout.cancel_on_drop() }),
-            Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
-            // Only a periodic timeout is refused for a zero period.
-            Err(Refusal::Shutdown | Refusal::Forked | Refusal::ZeroPeriod) => Err(NoAlarm::Ever),
-        }
+    pub(crate) fn set(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, Refusal> {
+        let submitted = Target::of(shared).submit(deadline, waker.clone());
+        let timeout = submitted.map_err(|refused| refused.kind())?;
+        Ok(Self { timeout: timeout.cancel_on_drop() })
     }
 
     /// Sets an alarm on the global engine, for a future whose own engine has been shut down, or
-    /// belongs to the parent process. The global engine wakes `waker` after `delay`.
+    /// belongs to the parent process. The global engine wakes `waker` after `delay`. Returns `None`
+    /// if there is no room, or no memory: the global engine of this process does not end.
     #[cold]
-    pub(crate) fn set_elsewhere(delay: Duration, waker: &Waker) -> Result<Self, NoAlarm> {
+    pub(crate) fn set_elsewhere(delay: Duration, waker: &Waker) -> Option<Self> {
         // In a model no thread may outlive it, so it has no global engine.
         let global = if cfg!(loom) { None } else { Timer::try_global() };
-        let shared = &global.ok_or(NoAlarm::Now)?.engine.shared;
-        Self::set(shared, deadline_elsewhere(shared, delay), waker)
+        let shared = &global?.engine.shared;
+        Self::set(shared, deadline_elsewhere(shared, delay), waker).ok()
     }
 
     /// Returns whether it has rung. If it has not, it will wake `waker` and no other.
@@ -82,16 +72,13 @@ impl Alarm {
             // In a forked child no worker and no driver will wake it.
             return if self.timeout.shared().is_forked() { Ring::Never } else { Ring::NotYet };
         }
-        if self.timeout.is_expired() { Ring::Rang } else { Ring::Ended }
+        // A cancelled one was ended by a shutdown, and one that has expired perhaps.
+        let has_ended = !self.timeout.is_expired() || self.timeout.remote().is_closed();
+        if has_ended { Ring::Ended } else { Ring::Rang }
     }
 
     pub(crate) fn has_rung(&self) -> bool {
         !self.timeout.is_pending()
-    }
-
-    /// Returns whether a shutdown may have rung it.
-    pub(crate) fn is_shut_down(&self) -> bool {
-        self.timeout.remote().is_closed()
     }
 
     /// Moves the alarm. Returns false, and changes nothing, if it is no longer set.

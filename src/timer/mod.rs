@@ -48,7 +48,7 @@ pub use stats::{ShardStats, Stats};
 pub use timeout::Timeout;
 pub use timer::Timer;
 
-pub(crate) use alarm::{Alarm, NoAlarm, Ring};
+pub(crate) use alarm::{Alarm, Ring};
 #[cfg(feature = "metrics")]
 pub(crate) use weak::WeakTimer;
 
