@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Timer;
 use super::error::Refusal;
 use super::guard::TimeoutGuard;
-use super::schedule::Target;
+use super::schedule::Shard;
 use crate::engine::{EngineRef, Shared};
 use crate::time::{Subtick, Timeline};
 
@@ -48,7 +48,7 @@ impl Alarm {
     // Inlined: a future is mostly polled once.
     #[inline(always)]
     pub(crate) fn set(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, Refusal> {
-        let submitted = Target::of(shared).submit(deadline, waker.clone());
+        let submitted = Shard::home(shared).submit(deadline, waker.clone());
         let timeout = submitted.map_err(|refused| refused.kind())?;
         Ok(Self { timeout: timeout.cancel_on_drop() })
     }

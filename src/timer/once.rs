@@ -62,7 +62,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.target().submit_after(delay, task)
+        self.home_shard().schedule(delay, task)
     }
 
     /// Runs `task` once, at `deadline`. It is [`schedule`](Self::schedule) with a point in
@@ -93,7 +93,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.target().submit_at(deadline, task)
+        self.home_shard().schedule_at(deadline, task)
     }
 
     /// Runs `task` once, after `delay`, and makes no handle.
@@ -123,7 +123,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.target().submit_detached(delay, task)
+        self.home_shard().schedule_detached(delay, task)
     }
 
     /// Schedules many tasks with one delay: all of them or none.
@@ -156,6 +156,6 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.target().submit_many(delay, tasks.into_iter().collect())
+        self.home_shard().submit_many(delay, tasks.into_iter().collect())
     }
 }

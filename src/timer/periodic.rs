@@ -105,7 +105,7 @@ impl Timer {
         F: FnMut() + Send + 'static,
     {
         let schedule = Schedule::fixed_rate(period, missed);
-        self.target().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
+        self.home_shard().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
     }
 
     /// Runs `task` periodically: first after `initial`, and then `delay` after each run has
@@ -141,7 +141,7 @@ impl Timer {
         F: FnMut() + Send + 'static,
     {
         let schedule = Schedule::fixed_delay(delay);
-        self.target().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
+        self.home_shard().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
     }
 
     /// Runs `task` first after `initial`, and then whenever its last run said.
@@ -175,6 +175,6 @@ impl Timer {
     where
         F: FnMut() -> Option<Duration> + Send + 'static,
     {
-        self.target().series(initial, Schedule::AsTaskSays, FnNext(task), |FnNext(task)| task)
+        self.home_shard().series(initial, Schedule::AsTaskSays, FnNext(task), |FnNext(task)| task)
     }
 }

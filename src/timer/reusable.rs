@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::engine::Engine;
 use super::error::{Refusal, ScheduleError};
-use super::schedule::Target;
+use super::schedule::Shard;
 use super::{Timeout, Timer};
 use crate::engine::{EngineRef, NoWait, Shared};
 use crate::executor::report;
@@ -234,7 +234,7 @@ impl Runs {
         // The caller holds the lock, for which the worker may wait.
         let _no_wait = NoWait::begin();
         let (runs, arming) = (Arc::clone(self), state.arming + 1);
-        let submitted = Target::of(shared).submit(deadline, move || runs.run(arming));
+        let submitted = Shard::home(shared).submit(deadline, move || runs.run(arming));
         let timeout = submitted.map_err(|refused| refused.kind())?;
         state.timeout = Some(timeout);
         state.arming = arming;

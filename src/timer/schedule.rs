@@ -1,5 +1,6 @@
 //! Schedules timeouts, on the producer's side.
 
+use std::fmt;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,77 @@ use crate::shard::Remote;
 use crate::thread::Local;
 use crate::time::{Subtick, Timeline};
 
-/// Where timeouts go: what a [`Timer`](super::Timer) and a [`Shard`](super::Shard) lend to the
-/// methods that schedule.
+/// The shard on which all timeouts of one key live: see
+/// [`Timer::shard_for`](crate::Timer::shard_for). It has the methods of a timer for timeouts that
+/// run once.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::builder().shards(4).build()?;
+/// let user = timer.shard_for("user 4711");
+/// let session = user.schedule(Duration::from_secs(900), || println!("signed out"))?;
+/// assert!(session.cancel());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    shared: &'a Shared,
-    /// `None` means the calling thread's home shard.
-    shard: Option<&'a Remote>,
+pub struct Shard<'a> {
+    pub(super) shared: &'a Shared,
+    /// `None` means the home shard of the thread that schedules: that is where a timer itself does.
+    pub(super) remote: Option<&'a Remote>,
+}
+
+// Always inlined into the methods of the same names of `Timer`.
+impl Shard<'_> {
+    /// Runs `task` once, after `delay`, on this shard. Otherwise it is
+    /// [`Timer::schedule`](crate::Timer::schedule).
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    #[inline(always)]
+    pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.submit(self.timeline().deadline_after(delay), task)
+    }
+
+    /// Runs `task` once, at `deadline`, on this shard. Otherwise it is
+    /// [`Timer::schedule_at`](crate::Timer::schedule_at).
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    #[inline(always)]
+    pub fn schedule_at<F>(&self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.submit(self.timeline().deadline_at(deadline), task)
+    }
+
+    /// Runs `task` once, after `delay`, on this shard, without a handle. Otherwise it is
+    /// [`Timer::schedule_detached`](crate::Timer::schedule_detached).
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    #[inline(always)]
+    pub fn schedule_detached<F>(&self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.submit_detached(self.timeline().deadline_after(delay), task)
+    }
+}
+
+impl fmt::Debug for Shard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut this = f.debug_struct("Shard");
+        self.remote.inspect(|remote| _ = this.field("index", &remote.index()));
+        this.finish_non_exhaustive()
+    }
 }
 
 /// Takes the work out of an entry that was refused, and frees the entry.
@@ -29,19 +94,16 @@ fn take_back<W: Work>(refused: Armed<W>, mine: Local<'_>) -> W {
     work
 }
 
-impl<'a> Target<'a> {
+impl<'a> Shard<'a> {
+    /// The home shard of whichever thread schedules.
     #[inline]
-    pub(super) fn of(shared: &'a Shared) -> Self {
-        Self { shared, shard: None }
-    }
-
-    pub(super) fn of_shard(shared: &'a Shared, shard: usize) -> Self {
-        Self { shared, shard: Some(shared.remote(shard)) }
+    pub(super) fn home(shared: &'a Shared) -> Self {
+        Self { shared, remote: None }
     }
 
     #[inline]
     fn remote(self, mine: Local<'a>) -> &'a Remote {
-        self.shard.unwrap_or_else(|| Shared::home_of(mine))
+        self.remote.unwrap_or_else(|| Shared::home_of(mine))
     }
 
     /// Refuses tasks that have taken no place under the limit, or have given it back. A closed
@@ -55,7 +117,7 @@ impl<'a> Target<'a> {
     }
 
     #[inline]
-    pub(super) fn timeline(self) -> &'a Timeline {
+    fn timeline(self) -> &'a Timeline {
         self.shared.timeline()
     }
 
@@ -67,25 +129,10 @@ impl<'a> Target<'a> {
         Ok(unsafe { Timeout::new(entry) })
     }
 
-    /// Schedules one timeout with a handle.
-    #[inline(always)]
-    pub(super) fn submit_after<W: Work>(self, delay: Duration, work: W) -> Result<Timeout, ScheduleError<W>> {
-        self.submit(self.timeline().deadline_after(delay), work)
-    }
-
-    /// Schedules one timeout with a handle, for a point in time.
-    #[inline(always)]
-    pub(super) fn submit_at<W: Work>(self, deadline: Instant, work: W) -> Result<Timeout, ScheduleError<W>> {
-        self.submit(self.timeline().deadline_at(deadline), work)
-    }
-
     /// Schedules one timeout without a handle.
     #[inline(always)]
-    pub(super) fn submit_detached<F>(self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.submit_as(ArmFlags::NONE, self.timeline().deadline_after(delay), task).map(|_| ())
+    pub(super) fn submit_detached<W: Work>(self, deadline: Subtick, work: W) -> Result<(), ScheduleError<W>> {
+        self.submit_as(ArmFlags::NONE, deadline, work).map(|_| ())
     }
 
     /// Schedules a periodic timeout. `task_of` takes the task out of `repeat` again.

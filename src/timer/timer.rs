@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::builder::Builder;
 use super::engine::{Engine, Owner};
 use super::error::BuildError;
-use super::schedule::Target;
+use super::schedule::Shard;
 
 /// A timer engine: schedule a timeout, reset it, cancel it, from any thread.
 ///
@@ -164,8 +164,8 @@ impl Timer {
     }
 
     #[inline]
-    pub(super) fn target(&self) -> Target<'_> {
-        Target::of(&self.engine.shared)
+    pub(super) fn home_shard(&self) -> Shard<'_> {
+        Shard::home(&self.engine.shared)
     }
 }
 
