@@ -92,6 +92,12 @@ use ::metrics::{Counter, Gauge, IntoLabels, Label, Unit, counter, describe_count
 use self::lateness::{Histogram, Quantiles, and};
 use crate::timer::{Health, ScheduleError, ShardHealth, ShardStats, Stats, Timeout, Timer, WeakTimer};
 
+/// What the values of the whole engine are read from.
+type OfEngine = (Stats, Health);
+
+/// What the values of one shard are read from.
+type OfShard = (ShardStats, ShardHealth);
+
 /// Reads a value.
 type Of<S, V> = fn(&S) -> V;
 
@@ -99,72 +105,66 @@ type Of<S, V> = fn(&S) -> V;
 type Row<S, V> = (&'static str, &'static str, Of<S, V>);
 
 #[rustfmt::skip]
-const COUNTERS: &[Row<ShardStats, u64>] = &[
-    ("tourbillon_scheduled_total", "Timeouts that were accepted", |shard| shard.scheduled),
-    ("tourbillon_fired_total", "Timeouts whose task has begun, futures that were woken, and runs of series", |shard| shard.fired),
-    ("tourbillon_completed_total", "Tasks that have returned or panicked, and futures that were woken", |shard| shard.completed),
-    ("tourbillon_repeated_total", "Runs of series that did not end it", |shard| shard.repeated),
-    ("tourbillon_cancelled_total", "Timeouts that were cancelled", |shard| shard.cancelled),
-    ("tourbillon_returned_total", "Timeouts that a shutdown handed back", |shard| shard.returned),
-    ("tourbillon_rejected_total", "Timeouts that were not accepted", |shard| shard.rejected),
-    ("tourbillon_waits_total", "Calls that have waited for a worker to give memory back", |shard| shard.waits),
-    ("tourbillon_reset_total", "Resets that returned true", |shard| shard.reset),
-    ("tourbillon_relinked_total", "Timeouts that were linked again, as their deadline had been moved", |shard| shard.relinked),
-    ("tourbillon_cascaded_total", "Timeouts that were moved to a lower level of the wheel", |shard| shard.cascaded),
-    ("tourbillon_transferred_total", "Timeouts that the worker took out of its inbox", |shard| shard.transferred),
-    ("tourbillon_wakeups_total", "Times the worker returned from a park", |shard| shard.wakeups),
-    ("tourbillon_turns_total", "Turns", |shard| shard.turns),
-    ("tourbillon_turns_over_budget_total", "Turns that left something over for the next", |shard| shard.turns_over_budget),
-    ("tourbillon_panicked_turns_total", "Turns that panicked", |shard| shard.panicked_turns),
-    ("tourbillon_lateness_recorded_total", "Runs whose lateness was recorded", |shard| shard.lateness.count()),
+const COUNTERS: &[Row<OfShard, u64>] = &[
+    ("tourbillon_scheduled_total", "Timeouts that were accepted", |(shard, _)| shard.scheduled),
+    ("tourbillon_fired_total", "Timeouts whose task has begun, futures that were woken, and runs of series", |(shard, _)| shard.fired),
+    ("tourbillon_completed_total", "Tasks that have returned or panicked, and futures that were woken", |(shard, _)| shard.completed),
+    ("tourbillon_repeated_total", "Runs of series that did not end it", |(shard, _)| shard.repeated),
+    ("tourbillon_cancelled_total", "Timeouts that were cancelled", |(shard, _)| shard.cancelled),
+    ("tourbillon_returned_total", "Timeouts that a shutdown handed back", |(shard, _)| shard.returned),
+    ("tourbillon_rejected_total", "Timeouts that were not accepted", |(shard, _)| shard.rejected),
+    ("tourbillon_waits_total", "Calls that have waited for a worker to give memory back", |(shard, _)| shard.waits),
+    ("tourbillon_reset_total", "Resets that returned true", |(shard, _)| shard.reset),
+    ("tourbillon_relinked_total", "Timeouts that were linked again, as their deadline had been moved", |(shard, _)| shard.relinked),
+    ("tourbillon_cascaded_total", "Timeouts that were moved to a lower level of the wheel", |(shard, _)| shard.cascaded),
+    ("tourbillon_transferred_total", "Timeouts that the worker took out of its inbox", |(shard, _)| shard.transferred),
+    ("tourbillon_wakeups_total", "Times the worker returned from a park", |(shard, _)| shard.wakeups),
+    ("tourbillon_turns_total", "Turns", |(shard, _)| shard.turns),
+    ("tourbillon_turns_over_budget_total", "Turns that left something over for the next", |(shard, _)| shard.turns_over_budget),
+    ("tourbillon_panicked_turns_total", "Turns that panicked", |(shard, _)| shard.panicked_turns),
+    ("tourbillon_lateness_recorded_total", "Runs whose lateness was recorded", |(shard, _)| shard.lateness.count()),
 ];
 
-const ENGINE_COUNTERS: &[Row<Stats, u64>] = &[
-    ("tourbillon_panicked_total", "Tasks that panicked", |engine| engine.panicked),
-    ("tourbillon_caller_ran_total", "Timeouts whose executor dropped the batch", |engine| engine.caller_ran),
+const ENGINE_COUNTERS: &[Row<OfEngine, u64>] = &[
+    ("tourbillon_panicked_total", "Tasks that panicked", |(engine, _)| engine.panicked),
+    ("tourbillon_caller_ran_total", "Timeouts whose executor dropped the batch", |(engine, _)| engine.caller_ran),
 ];
 
-const GAUGES: &[Row<ShardStats, f64>] = &[
-    ("tourbillon_pending", "Timeouts that are pending", |shard| shard.pending as f64),
-    ("tourbillon_inbox_depth", "Entries that wait for the worker", |shard| shard.inbox_depth as f64),
-    ("tourbillon_linked", "Entries in the wheel", |shard| shard.linked as f64),
-    ("tourbillon_pinned_core", "The core that the worker is pinned to; -1 if none", |shard| {
+const GAUGES: &[Row<OfShard, f64>] = &[
+    ("tourbillon_pending", "Timeouts that are pending", |(shard, _)| shard.pending as f64),
+    ("tourbillon_inbox_depth", "Entries that wait for the worker", |(shard, _)| shard.inbox_depth as f64),
+    ("tourbillon_linked", "Entries in the wheel", |(shard, _)| shard.linked as f64),
+    ("tourbillon_pinned_core", "The core that the worker is pinned to; -1 if none", |(shard, _)| {
         shard.pinned_to.map_or(-1.0, |core| core as f64)
     }),
+    ("tourbillon_behind_seconds", "By how much the shard is behind", |(_, health)| health.behind.as_secs_f64()),
+    ("tourbillon_stuck_task_seconds", "How long a task of the shard has been stuck; 0 if none is", |(_, health)| {
+        health.stuck_task.unwrap_or_default().as_secs_f64()
+    }),
 ];
 
-const ENGINE_GAUGES: &[Row<Stats, f64>] =
-    &[("tourbillon_capacity", "Timeouts for which memory is reserved", |engine| engine.capacity as f64)];
-
-const HEALTH: &[Row<Health, f64>] = &[(
-    "tourbillon_healthy",
-    "1 if every worker that is needed runs and is on time, and neither a task nor the pool is stuck; else 0",
-    |health| f64::from(health.is_healthy()),
-)];
-
-/// In seconds.
-const SHARD_HEALTH: &[Row<ShardHealth, f64>] = &[
-    ("tourbillon_behind_seconds", "By how much the shard is behind", |shard| shard.behind.as_secs_f64()),
-    ("tourbillon_stuck_task_seconds", "How long a task of the shard has been stuck; 0 if none is", |shard| {
-        shard.stuck_task.unwrap_or_default().as_secs_f64()
-    }),
+const ENGINE_GAUGES: &[Row<OfEngine, f64>] = &[
+    ("tourbillon_capacity", "Timeouts for which memory is reserved", |(engine, _)| engine.capacity as f64),
+    (
+        "tourbillon_healthy",
+        "1 if every worker that is needed runs and is on time, and neither a task nor the pool is stuck; else 0",
+        |(_, health)| f64::from(health.is_healthy()),
+    ),
 ];
 
 /// The metrics of one engine, each with its handle. [`publish`](Self::publish) looks up no name.
 #[derive(Debug)]
 pub struct Publisher {
     engine: WeakTimer,
-    whole: Set<Stats>,
-    health: Set<Health>,
+    whole: Set<OfEngine>,
     lateness: Quantiles,
-    shards: Vec<OfShard>,
+    shards: Vec<Shard>,
 }
 
 /// The metrics of one shard.
 #[derive(Debug)]
-struct OfShard {
-    stats: Set<ShardStats>,
-    health: Set<ShardHealth>,
+struct Shard {
+    values: Set<OfShard>,
     lateness: Quantiles,
     histogram: Histogram,
 }
@@ -195,13 +195,14 @@ impl Publisher {
     /// ```
     #[must_use = "a Publisher publishes when it is told to"]
     pub fn with_labels(timer: &Timer, labels: impl IntoLabels) -> Self {
-        describe();
+        describe(ENGINE_COUNTERS, ENGINE_GAUGES);
+        describe(COUNTERS, GAUGES);
+        lateness::describe();
         let (labels, now, stats) = (labels.into_labels(), timer.now(), timer.stats());
         let of_shard = |(shard, stats): (usize, ShardStats)| {
             let labels = and(&labels, Label::new("shard", shard.to_string()));
-            OfShard {
-                stats: Set::new(COUNTERS, GAUGES, &labels),
-                health: Set::new(&[], SHARD_HEALTH, &labels),
+            Shard {
+                values: Set::new(COUNTERS, GAUGES, &labels),
                 lateness: Quantiles::new("tourbillon_shard_lateness_seconds", &labels, now, stats.lateness),
                 histogram: Histogram::new(&labels),
             }
@@ -209,7 +210,6 @@ impl Publisher {
         Self {
             engine: timer.watch(),
             whole: Set::new(ENGINE_COUNTERS, ENGINE_GAUGES, &labels),
-            health: Set::new(&[], HEALTH, &labels),
             lateness: Quantiles::new("tourbillon_lateness_seconds", &labels, now, stats.lateness),
             shards: stats.shards.into_iter().enumerate().map(of_shard).collect(),
         }
@@ -223,14 +223,15 @@ impl Publisher {
     /// that is longer than a minute.
     pub fn publish(&self) -> bool {
         let Some((now, stats, health)) = self.engine.look() else { return false };
-        self.whole.publish(&stats);
-        self.health.publish(&health);
+        let engine = (stats, health);
+        self.whole.publish(&engine);
+        let (stats, health) = engine;
         self.lateness.publish(now, stats.lateness);
-        for ((of, stats), health) in self.shards.iter().zip(stats.shards).zip(&health.shards) {
-            of.stats.publish(&stats);
-            of.health.publish(health);
-            of.histogram.publish(&stats.lateness);
-            of.lateness.publish(now, stats.lateness);
+        for (shard, of_shard) in self.shards.iter().zip(stats.shards.into_iter().zip(health.shards)) {
+            shard.values.publish(&of_shard);
+            let (ShardStats { lateness, .. }, _) = of_shard;
+            shard.histogram.publish(&lateness);
+            shard.lateness.publish(now, lateness);
         }
         true
     }
@@ -271,22 +272,17 @@ impl<S> Set<S> {
         }
     }
 
-    fn publish(&self, stats: &S) {
-        self.counters.iter().for_each(|(counter, of)| counter.absolute(of(stats)));
-        self.gauges.iter().for_each(|(gauge, of)| gauge.set(of(stats)));
+    fn publish(&self, from: &S) {
+        self.counters.iter().for_each(|(counter, of)| counter.absolute(of(from)));
+        self.gauges.iter().for_each(|(gauge, of)| gauge.set(of(from)));
     }
 }
 
-fn describe() {
-    let counters = COUNTERS.iter().map(|&(name, is, _)| (name, is));
-    for (name, is) in counters.chain(ENGINE_COUNTERS.iter().map(|&(name, is, _)| (name, is))) {
-        describe_counter!(name, Unit::Count, is);
+/// A gauge's name ends with its unit, if that is seconds.
+fn describe<S>(counters: &[Row<S, u64>], gauges: &[Row<S, f64>]) {
+    counters.iter().for_each(|&(name, is, _)| describe_counter!(name, Unit::Count, is));
+    for &(name, is, _) in gauges {
+        let unit = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
+        describe_gauge!(name, unit, is);
     }
-    let gauges = GAUGES.iter().map(|&(name, is, _)| (name, is));
-    let gauges = gauges.chain(ENGINE_GAUGES.iter().map(|&(name, is, _)| (name, is)));
-    for (name, is) in gauges.chain(HEALTH.iter().map(|&(name, is, _)| (name, is))) {
-        describe_gauge!(name, Unit::Count, is);
-    }
-    SHARD_HEALTH.iter().for_each(|&(name, is, _)| describe_gauge!(name, Unit::Seconds, is));
-    lateness::describe();
 }
