@@ -2,184 +2,129 @@
 //! engines; a task that panicked; a worker that can't be started; a worker that does not get its
 //! core; a turn that took long; a shard that does not keep up; a pool whose threads are all stuck.
 //!
-//! Without the feature `tracing` everything here is empty and compiles to nothing. With it, a turn
-//! costs one load while no subscriber listens, and one read of the clock while one does. The other
-//! events are rare.
+//! Without the feature `tracing` nothing is sent, and a turn costs nothing. With it, a turn costs
+//! one load while no subscriber listens, and one read of the clock while one does. The other events
+//! are rare.
 //!
 //! A subscriber runs like a user's hook, and its panics are dropped. It may schedule, cancel and
 //! reset. It must not shut an engine down, and must not call `Timer::global` when it receives the
 //! event about too many engines. What a thread schedules in teardown, from the destructor of a
 //! thread-local, is reported under a lock.
 
-#[cfg(feature = "tracing")]
-pub(crate) use loud::{NoThread, Turns, many_engines, pool_is_stuck, task_panicked};
-#[cfg(not(feature = "tracing"))]
-pub(crate) use silent::{NoThread, Turns, many_engines, pool_is_stuck, task_panicked};
+#![cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "nothing is sent"))]
 
-#[cfg(feature = "tracing")]
-mod loud {
-    use std::any::Any;
-    use std::fmt::Display;
-    // Not through `sync`: the flag says whether an event was sent, and no protocol depends on it.
-    use std::sync::atomic::{AtomicBool, Ordering};
+use std::any::Any;
+use std::fmt::Display;
+// Not through `sync`: the flag says whether an event was sent, and no protocol depends on it.
+use std::sync::atomic::{AtomicBool, Ordering};
 
-    use ::tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
-    use ::tracing::{error, warn};
+const MS: u64 = 1_000_000;
+/// A turn that takes this many nanoseconds is long. All that is due on its shard is late by as
+/// much. That is a hundred ticks by default, and more than the 10 ms or so of a turn that reaches
+/// all its limits. So either a task or an executor holds the worker up, or the machine has no
+/// processor for it.
+const LONG: u64 = 100 * MS;
+/// The shortest time between two events which say that a shard does not keep up, in nanoseconds.
+const PAUSE: u64 = 1000 * MS;
 
-    const MS: u64 = 1_000_000;
-    /// A turn that takes this many nanoseconds is long. All that is due on its shard is late by as
-    /// much. That is a hundred ticks by default, and more than the 10 ms or so of a turn that
-    /// reaches all its limits. So either a task or an executor holds the worker up, or the machine
-    /// has no processor for it.
-    const LONG: u64 = 100 * MS;
-    /// The shortest time between two events which say that a shard does not keep up, in
-    /// nanoseconds.
-    const PAUSE: u64 = 1000 * MS;
-    const TARGET: &str = "tourbillon";
+/// Sends an event. A panic of the subscriber does not reach the calling thread.
+macro_rules! tell {
+    ($level:ident: $($event:tt)+) => {
+        #[cfg(feature = "tracing")]
+        crate::panics::catch(|| ::tracing::$level!(target: "tourbillon", $($event)+));
+    };
+}
 
-    /// Sends an event. A panic of the subscriber does not reach the calling thread.
-    fn tell(event: impl FnOnce()) {
-        crate::panics::catch(event);
+/// Returns whether a subscriber may listen to warnings.
+#[inline]
+fn is_listened_to() -> bool {
+    #[cfg(feature = "tracing")]
+    {
+        use ::tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+        LevelFilter::WARN <= STATIC_MAX_LEVEL && LevelFilter::WARN <= LevelFilter::current()
     }
+    #[cfg(not(feature = "tracing"))]
+    false
+}
 
-    /// More than `many` engines live at the same time.
+/// More than `many` engines live at the same time.
+#[cold]
+pub(crate) fn many_engines(living: usize, many: usize) {
+    tell!(warn: living, "there are more than {many} timer engines, each with threads of its own: share one, by cloning \
+        its Timer or by Timer::global");
+}
+
+/// A task or a user's hook has panicked.
+#[cold]
+pub(crate) fn task_panicked(panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tell!(error: panic = text.unwrap_or("not a string"), "a timer task panicked; the others run on");
+}
+
+/// All threads of a pool are in tasks that do not end, while others wait.
+#[cold]
+pub(crate) fn pool_is_stuck(threads: usize) {
+    tell!(warn: threads, "all threads of a timer's pool have been in their tasks for a second while other tasks wait: do \
+        what blocks elsewhere, or give the builder a ThreadPool with more threads");
+}
+
+/// Reports once that a worker can't be started. Each schedule tries to start it again.
+#[derive(Debug, Default)]
+pub(crate) struct NoThread(AtomicBool);
+
+impl NoThread {
     #[cold]
-    pub(crate) fn many_engines(living: usize, many: usize) {
-        tell(|| {
-            warn!(
-                target: TARGET,
-                living,
-                "there are more than {many} timer engines, each with threads of its own: share one, by cloning its Timer or by \
-                 Timer::global"
-            );
-        });
-    }
-
-    /// A task or a user's hook has panicked.
-    #[cold]
-    pub(crate) fn task_panicked(panic: &(dyn Any + Send)) {
-        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        tell(
-            || error!(target: TARGET, panic = text.unwrap_or("not a string"), "a timer task panicked; the others run on"),
-        );
-    }
-
-    /// All threads of a pool are in tasks that do not end, while others wait.
-    #[cold]
-    pub(crate) fn pool_is_stuck(threads: usize) {
-        tell(|| {
-            warn!(
-                target: TARGET,
-                threads,
-                "all threads of a timer's pool have been in their tasks for a second while other tasks wait: do what blocks \
-                 elsewhere, or give the builder a ThreadPool with more threads"
-            );
-        });
-    }
-
-    /// Reports once that a worker can't be started. Each schedule tries to start it again.
-    #[derive(Debug, Default)]
-    pub(crate) struct NoThread(AtomicBool);
-
-    impl NoThread {
-        #[cold]
-        pub(crate) fn tell(&self, shard: usize, why: &impl Display) {
-            // Set before the event is sent: if the subscriber schedules, that finds no thread
-            // either, and calls this again.
-            if !self.0.swap(true, Ordering::Relaxed) {
-                tell(|| {
-                    error!(
-                        target: TARGET,
-                        shard,
-                        %why,
-                        "the system gives no thread for a timer's worker: what is scheduled waits, and each schedule tries again"
-                    );
-                });
-            }
-        }
-    }
-
-    /// A worker's record of its turns.
-    #[derive(Debug, Default)]
-    pub(crate) struct Turns {
-        /// How many turns in a row have left entries for the next one. `since_ns` is when the first
-        /// of them began.
-        left_over: u64,
-        since_ns: u64,
-        told_ns: Option<u64>,
-    }
-
-    impl Turns {
-        /// Records the end of a turn that began at `began_ns`. `more` says whether it left entries
-        /// for the next one. `now` returns `None` if the engine's time stands still.
-        #[inline]
-        pub(crate) fn end(&mut self, shard: usize, began_ns: u64, more: bool, now: impl FnOnce() -> Option<u64>) {
-            if LevelFilter::WARN <= STATIC_MAX_LEVEL && LevelFilter::WARN <= LevelFilter::current() {
-                self.look(shard, began_ns, more, now());
-            }
-        }
-
-        fn look(&mut self, shard: usize, began_ns: u64, more: bool, now_ns: Option<u64>) {
-            if !more {
-                self.left_over = 0;
-            } else if self.left_over == 0 {
-                (self.left_over, self.since_ns) = (1, began_ns);
-            } else {
-                self.left_over += 1;
-            }
-            let Some(now_ns) = now_ns else { return };
-            let took = now_ns.saturating_sub(began_ns);
-            if took >= LONG {
-                tell(
-                    || warn!(target: TARGET, shard, took_ms = took / MS, "a timer's turn took long: what was due meanwhile is late"),
-                );
-            }
-            let behind = now_ns.saturating_sub(self.since_ns);
-            let is_quiet = self.told_ns.is_none_or(|told| now_ns.saturating_sub(told) >= PAUSE);
-            if self.left_over > 1 && behind >= LONG && is_quiet {
-                self.told_ns = Some(now_ns);
-                let (turns, for_ms) = (self.left_over, behind / MS);
-                tell(|| {
-                    warn!(
-                        target: TARGET,
-                        shard,
-                        turns,
-                        for_ms,
-                        "a timer's shard does not keep up: each turn has reached transfer_limit or expiry_limit and left something over"
-                    );
-                });
-            }
+    pub(crate) fn tell(&self, shard: usize, why: &impl Display) {
+        // Set before the event is sent: if the subscriber schedules, that finds no thread either,
+        // and calls this again.
+        if !self.0.swap(true, Ordering::Relaxed) {
+            tell!(error: shard, %why, "the system gives no thread for a timer's worker: what is scheduled waits, and each \
+                schedule tries again");
         }
     }
 }
 
-#[cfg(not(feature = "tracing"))]
-mod silent {
-    use std::any::Any;
-    use std::fmt::Display;
+/// A worker's record of its turns.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// How many turns in a row have left entries for the next one. `since_ns` is when the first of
+    /// them began.
+    left_over: u64,
+    since_ns: u64,
+    told_ns: Option<u64>,
+}
 
+impl Turns {
+    /// Records the end of a turn that began at `began_ns`. `more` says whether it left entries for
+    /// the next one. `now` returns `None` if the engine's time stands still.
     #[inline]
-    pub(crate) fn many_engines(_living: usize, _many: usize) {}
-
-    #[inline]
-    pub(crate) fn task_panicked(_panic: &(dyn Any + Send)) {}
-
-    #[inline]
-    pub(crate) fn pool_is_stuck(_threads: usize) {}
-
-    #[derive(Debug, Default)]
-    pub(crate) struct NoThread(());
-
-    impl NoThread {
-        #[inline]
-        pub(crate) fn tell(&self, _shard: usize, _why: &impl Display) {}
+    pub(crate) fn end(&mut self, shard: usize, began_ns: u64, more: bool, now: impl FnOnce() -> Option<u64>) {
+        if is_listened_to() {
+            self.look(shard, began_ns, more, now());
+        }
     }
 
-    #[derive(Debug, Default)]
-    pub(crate) struct Turns(());
-
-    impl Turns {
-        #[inline]
-        pub(crate) fn end(&mut self, _shard: usize, _began_ns: u64, _more: bool, _now: impl FnOnce() -> Option<u64>) {}
+    fn look(&mut self, shard: usize, began_ns: u64, more: bool, now_ns: Option<u64>) {
+        if !more {
+            self.left_over = 0;
+        } else if self.left_over == 0 {
+            (self.left_over, self.since_ns) = (1, began_ns);
+        } else {
+            self.left_over += 1;
+        }
+        let Some(now_ns) = now_ns else { return };
+        let took_ns = now_ns.saturating_sub(began_ns);
+        if took_ns >= LONG {
+            let took_ms = took_ns / MS;
+            tell!(warn: shard, took_ms, "a timer's turn took long: what was due meanwhile is late");
+        }
+        let behind = now_ns.saturating_sub(self.since_ns);
+        let is_quiet = self.told_ns.is_none_or(|told| now_ns.saturating_sub(told) >= PAUSE);
+        if self.left_over > 1 && behind >= LONG && is_quiet {
+            self.told_ns = Some(now_ns);
+            let (turns, for_ms) = (self.left_over, behind / MS);
+            tell!(warn: shard, turns, for_ms, "a timer's shard does not keep up: each turn has reached transfer_limit or \
+                expiry_limit and left something over");
+        }
     }
 }
