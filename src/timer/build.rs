@@ -153,23 +153,19 @@ impl Builder {
     fn checked_levels(&self) -> Result<usize, BuildError> {
         let ticks_per_wheel = self.slots();
         let bits = ticks_per_wheel.ilog2();
-        let Some(levels) = self.levels else { return Ok(self.levels_for_a_year(bits)) };
+        // Wheels of one tick do not stack.
+        let max = MAX_TICK_BITS.checked_div(bits).unwrap_or(1);
+        let Some(levels) = self.levels else {
+            let ticks = A_YEAR.as_nanos().div_ceil(self.tick_duration.as_nanos());
+            let bits_of_a_year = ticks.next_power_of_two().ilog2();
+            return Ok(bits_of_a_year.div_ceil(bits.max(1)).clamp(1, max) as usize);
+        };
         check_count("levels", levels, usize::MAX)?;
-        if levels > 1 && bits == 0 {
-            return Err(BuildError::TooFewTicks { levels });
+        match max as usize {
+            max if levels <= max => Ok(levels),
+            1 => Err(BuildError::TooFewTicks { levels }),
+            max => Err(BuildError::TooManyLevels { levels, ticks_per_wheel, max }),
         }
-        let max = (MAX_TICK_BITS / bits.max(1)).max(1) as usize;
-        if levels > max {
-            return Err(BuildError::TooManyLevels { levels, ticks_per_wheel, max });
-        }
-        Ok(levels)
-    }
-
-    fn levels_for_a_year(&self, bits: u32) -> usize {
-        let ticks = A_YEAR.as_nanos().div_ceil(self.tick_duration.as_nanos().max(1));
-        let ticks = u64::try_from(ticks).unwrap_or(u64::MAX).max(1);
-        let wanted = (u64::BITS - (ticks - 1).leading_zeros()).div_ceil(bits.max(1));
-        MAX_TICK_BITS.checked_div(bits).map_or(1, |most| wanted.clamp(1, most) as usize)
     }
 
     fn plan_cores(&self, shards: usize) -> Result<Vec<Option<usize>>, BuildError> {
