@@ -2,9 +2,8 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-use super::given_back::GivenBack;
 
 /// A timeout that was not scheduled, with its task. [`kind`](Self::kind) says why. Each [`Refusal`]
 /// says what to do about it.
@@ -44,7 +43,8 @@ use super::given_back::GivenBack;
 /// ```
 pub struct ScheduleError<F> {
     kind: Refusal,
-    task: GivenBack<F>,
+    /// Never locked: it is in a `Mutex` because that is `Sync` for a task that is not.
+    task: Mutex<F>,
 }
 
 /// Why a timeout was not scheduled: the [`kind`](ScheduleError::kind) of a [`ScheduleError`].
@@ -77,7 +77,7 @@ pub enum Refusal {
 
 impl<F> ScheduleError<F> {
     pub(crate) fn new(kind: Refusal, task: F) -> Self {
-        Self { kind, task: GivenBack::new(task) }
+        Self { kind, task: Mutex::new(task) }
     }
 
     pub(super) fn map<T>(self, change: impl FnOnce(F) -> T) -> ScheduleError<T> {
@@ -93,7 +93,7 @@ impl<F> ScheduleError<F> {
     /// Returns the task that was not scheduled. After a
     /// [`schedule_many`](crate::Timer::schedule_many) these are all of its tasks.
     pub fn into_inner(self) -> F {
-        self.task.into_inner()
+        self.task.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops the task, and returns the error without it.

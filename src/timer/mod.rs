@@ -22,7 +22,6 @@ mod builder;
 mod driver;
 mod engine;
 mod error;
-mod given_back;
 mod guard;
 mod health;
 mod instances;
