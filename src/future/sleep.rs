@@ -68,7 +68,6 @@ pub struct Sleep {
     deadline: Subtick,
     /// Whether a reset moved it since it was last polled to a deadline that may have passed.
     has_moved: bool,
-    ended_by_shutdown: bool,
 }
 
 /// How far the future has come.
@@ -77,12 +76,14 @@ enum Stage {
     Set(Alarm),
     /// On the global engine, because its own has been shut down.
     SetElsewhere(Alarm),
-    Elapsed,
+    Elapsed {
+        by_shutdown: bool,
+    },
 }
 
 impl Sleep {
     pub(super) fn until(engine_ref: EngineRef, deadline: Subtick) -> Self {
-        Self { engine_ref, deadline, stage: Stage::New, has_moved: false, ended_by_shutdown: false }
+        Self { engine_ref, deadline, stage: Stage::New, has_moved: false }
     }
 
     /// Returns its deadline, as [`Timeout::deadline`](crate::Timeout::deadline) does.
@@ -98,7 +99,7 @@ impl Sleep {
         match &self.stage {
             Stage::New | Stage::SetElsewhere(_) => false,
             Stage::Set(alarm) => alarm.has_rung(),
-            Stage::Elapsed => true,
+            Stage::Elapsed { .. } => true,
         }
     }
 
@@ -126,7 +127,7 @@ impl Sleep {
     /// ```
     #[must_use]
     pub fn ended_by_shutdown(&self) -> bool {
-        self.ended_by_shutdown
+        matches!(self.stage, Stage::Elapsed { by_shutdown: true })
     }
 
     /// Moves its deadline to `delay` from now, later or earlier, also if it was over.
@@ -158,14 +159,12 @@ impl Sleep {
         let is_moved = match &self.stage {
             Stage::Set(alarm) => alarm.move_to(deadline),
             Stage::SetElsewhere(alarm) => alarm.move_elsewhere(self.timeline().until(deadline)),
-            Stage::New | Stage::Elapsed => false,
+            Stage::New | Stage::Elapsed { .. } => false,
         };
-        if is_moved {
-            return;
+        if !is_moved {
+            // The alarm has rung. If it rang just now, the task is woken, and polls this again.
+            self.stage = Stage::New;
         }
-        // The alarm has rung. If it rang just now, the task is woken, and polls this again.
-        self.stage = Stage::New;
-        self.ended_by_shutdown = false;
     }
 
     pub(super) fn timeline(&self) -> &Timeline {
@@ -186,7 +185,7 @@ impl Future for Sleep {
                 // The clock of its own engine decides, not that of the global one.
                 Ring::Rang | Ring::Ended | Ring::Never => None,
             },
-            Stage::Elapsed => return Poll::Ready(()),
+            Stage::Elapsed { .. } => return Poll::Ready(()),
         };
         match ring {
             // The waker is set by now, so it is woken if the deadline comes after this look.
@@ -229,9 +228,8 @@ impl Sleep {
         self.timeline().has_come(self.deadline)
     }
 
-    fn be_ready(&mut self, ended_by_shutdown: bool) -> Poll<()> {
-        self.stage = Stage::Elapsed;
-        self.ended_by_shutdown = ended_by_shutdown;
+    fn be_ready(&mut self, by_shutdown: bool) -> Poll<()> {
+        self.stage = Stage::Elapsed { by_shutdown };
         Poll::Ready(())
     }
 
