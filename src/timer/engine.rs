@@ -55,10 +55,6 @@ impl Engine {
         matches!(self.runner, Runner::Driver(_))
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.state.load(Ordering::Acquire) == ENDED
-    }
-
     /// Marks the engine as ended. Returns true for exactly one caller, which has to end the engine.
     pub(super) fn begin_to_end(&self) -> bool {
         self.state.swap(ENDED, Ordering::AcqRel) == RUNNING
@@ -72,9 +68,6 @@ impl Engine {
         if is_running_a_task_of(&self.shared) {
             return Err(ShutdownError::FromTask);
         }
-        if self.has_ended() {
-            return self.hand_back_what_is_left();
-        }
         // Read the clock before the engine is marked as ended: a user clock may panic.
         let how = match how {
             Shutdown::Cancel => End::Return,
@@ -86,7 +79,7 @@ impl Engine {
             }
         };
         if !self.begin_to_end() {
-            return Err(ShutdownError::AlreadyShutdown);
+            return self.hand_back_what_is_left();
         }
         if let End::Drain(_) = how {
             // Start these workers now. Otherwise a drain would hand back an accepted timeout only
