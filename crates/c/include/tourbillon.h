@@ -467,6 +467,8 @@ enum tourbillon_status tourbillon_turn(struct tourbillon_driver *driver, size_t 
 // `TOURBILLON_NEVER` if nothing is pending or `driver` is null. For `timerfd_settime`, `ppoll`,
 // `kevent` and the like.
 //
+// The timeouts of a tick share a turn: the loop comes back when the last of them is due.
+//
 // A cancel, or a reset to later, does not wake the loop: it wakes at the time that was returned,
 // and finds nothing to do.
 //
