@@ -76,6 +76,11 @@ impl SessionTimer for tourbillon::Sleep {
     }
 }
 
+thread_local! {
+    /// The engine that a task of the runtime of this thread turns.
+    static TURNED: RefCell<Option<Timer>> = const { RefCell::new(None) };
+}
+
 /// Ours without a thread: a task of the runtime turns the engine, as docs/coming-from/tokio.md has
 /// it.
 pub(super) struct Turned(tourbillon::Sleep);
@@ -95,11 +100,12 @@ impl SessionTimer for Turned {
         let driven = Timer::builder().capacity(2 * sessions).build_driven();
         let (timer, driver) = driven.context("the engine refused its options")?;
         tokio::spawn(turn(driver));
-        ENGINE.set(timer).ok().context("one server has this engine")
+        TURNED.set(Some(timer));
+        Ok(())
     }
 
     fn new(deadline: Instant) -> Self {
-        Self(SessionTimer::new(deadline))
+        TURNED.with_borrow(|timer| Self(timer.as_ref().expect("it was started").sleep_until(deadline)))
     }
 
     fn reset(self: Pin<&mut Self>, deadline: Instant) {
