@@ -107,25 +107,16 @@ impl OpenBatch {
         if rest.len() == 0 { None } else { Some(begin(rest.split_off_part())) }
     }
 
-    fn is_left(&self, inner: &Inner) -> bool {
-        inner.rest.as_ref().is_some_and(|rest| rest.len() > 0 || self.part.passed().is_some())
-    }
-
     /// Returns how far the owner has come.
     fn come(&self, inner: &Inner) -> usize {
         inner.parts * (PART + 1) + self.part.passed().unwrap_or(PART)
     }
 
-    /// Looks whether there is something to take.
-    pub(super) fn look(&self) -> bool {
+    /// Looks how far the owner has come, if there is something to take.
+    pub(super) fn look(&self) -> Option<usize> {
         let mut inner = lock(&self.inner);
         inner.seen = self.come(&inner);
-        self.is_left(&inner)
-    }
-
-    /// Returns how far the owner has come, if there is something to take.
-    pub(super) fn progress(&self) -> Option<usize> {
-        let inner = lock(&self.inner);
-        self.is_left(&inner).then(|| self.come(&inner))
+        let is_left = inner.rest.as_ref()?.len() > 0 || self.part.passed().is_some();
+        is_left.then_some(inner.seen)
     }
 }

@@ -109,7 +109,8 @@ impl ThreadPool {
     /// somebody has looked all the time.
     pub(crate) fn is_stuck(&self) -> bool {
         let shared = &self.owners.0;
-        shared.is_stuck(&lock(&shared.crew))
+        let crew = lock(&shared.crew);
+        shared.is_stuck(&crew, shared.look(&crew))
     }
 
     /// Makes a pool of at most `threads` threads, or of one if `threads` is 0. Starts no thread
@@ -187,9 +188,9 @@ impl Shared {
     fn find_help(this: &Arc<Self>) -> Help {
         let crew = lock(&this.crew);
         let is_busy = crew.is_busy();
-        let waits = crew.open.iter().fold(!this.queue.is_empty(), |waits, batch| batch.look() || waits);
-        let can_help = waits && this.has_free_thread(&crew);
-        let (was_stuck, is_stuck) = (this.told.get(), u64::from(this.is_stuck(&crew)));
+        let steps = this.look(&crew);
+        let can_help = steps.is_some() && this.has_free_thread(&crew);
+        let (was_stuck, is_stuck) = (this.told.get(), u64::from(this.is_stuck(&crew, steps)));
         this.told.set(is_stuck);
         drop(crew);
         if is_stuck > was_stuck {
@@ -207,16 +208,22 @@ impl Shared {
         crew.idle > crew.called || crew.threads < self.max
     }
 
-    /// Returns whether no thread is free, and none has begun a task for a second, although others
-    /// wait.
-    fn is_stuck(&self, crew: &Crew) -> bool {
+    /// Looks how far each thread has come. Returns the steps of all, if something waits for one.
+    fn look(&self, crew: &Crew) -> Option<u64> {
         let (mut steps, mut waits) = (0, !self.queue.is_empty());
         for batch in &crew.open {
-            let progress = batch.progress();
+            let progress = batch.look();
             waits |= progress.is_some();
             steps += batch.begun() + progress.unwrap_or(0) as u64;
         }
-        waits && !self.has_free_thread(crew) && self.stall.is_stuck(steps, RealTime::now().ns())
+        waits.then_some(steps)
+    }
+
+    /// Returns whether no thread is free, and none has begun a task for a second, although others
+    /// wait. `steps` is what a [`look`](Self::look) has returned.
+    fn is_stuck(&self, crew: &Crew, steps: Option<u64>) -> bool {
+        let is_stuck = |steps| self.stall.is_stuck(steps, RealTime::now().ns());
+        !self.has_free_thread(crew) && steps.is_some_and(is_stuck)
     }
 
     /// Runs batches until the pool is closed and the queue is empty.
