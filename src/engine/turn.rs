@@ -160,13 +160,14 @@ impl Core {
 
     /// Returns when to turn the shard next if the timeouts of a tick are to run together: when the
     /// last is due of those in the tick of the first. What is due, or was when it arrived, waits
-    /// for none.
+    /// for none, nor does anything by a clock of the user's.
     pub(crate) fn last_due_of_tick(&mut self, shared: &SharedRef) -> Option<Subtick> {
         let first = self.next_due(shared)?;
-        if first <= self.now || self.hurried > self.now {
+        let timeline = shared.timeline();
+        if first <= self.now || self.hurried > self.now || !timeline.is_the_systems() {
             return Some(first);
         }
-        let division = shared.timeline().scale().division();
+        let division = timeline.scale().division();
         let last = self.wheel.last_due(first, division.end_of_tick(first));
         Some(first.max(last.unwrap_or(first)))
     }

@@ -190,16 +190,15 @@ impl Engine {
     }
 }
 
-/// Brings one shard to rest at `now`, as a worker does that goes to sleep. Returns when to turn it.
-/// By the system's clock those of one tick share a turn.
+/// Brings one shard to rest at `now`, as a worker does that goes to sleep. Returns when to turn it:
+/// the timeouts of one tick share a turn.
 pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Option<Subtick> {
     loop {
         if shared.remote(shard.index()).is_stopped() {
             return None;
         }
         shard.sort_in(shared, now);
-        let is_shared = shared.timeline().is_the_systems();
-        let due = if is_shared { shard.last_due_of_tick(shared) } else { shard.next_due(shared) };
+        let due = shard.last_due_of_tick(shared);
         if due == Some(Subtick::ZERO) || shared.remote(shard.index()).fall_asleep(due) {
             return due;
         }

@@ -49,7 +49,7 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core,
     let drained = shared.remote(shard.index()).drains_until();
     let timeline = shared.timeline();
     // Those of one tick share a wake-up.
-    let is_shared = strategy == WaitStrategy::Park && timeline.is_the_systems();
+    let is_shared = strategy == WaitStrategy::Park;
     let due = if is_shared { shard.last_due_of_tick(shared) } else { shard.next_due(shared) };
     let next = due.into_iter().chain(drained).min();
     let due_ns = next.map(|tick| timeline.scale().ns_of(tick));
