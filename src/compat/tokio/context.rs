@@ -41,6 +41,12 @@ fn assert_real_clock() {
     );
 }
 
+/// Returns a sleep that begins now. Like Tokio's, one of no duration is not ready at its first
+/// poll.
+pub(super) fn begin(timer: &Timer, duration: Duration) -> crate::Sleep {
+    if duration.is_zero() { timer.sleep_until(Instant::now().into_std()) } else { timer.sleep(duration) }
+}
+
 /// Returns the time `duration` from now. What is too far to be counted is 30 years from now, as it
 /// is for Tokio.
 pub(in crate::compat) fn after(duration: Duration) -> Instant {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use ::tokio::task::coop::cooperative;
 
-use super::context::{Leaves, after, with_timer};
+use super::context::{Leaves, after, begin, with_timer};
 use super::{Duration, Instant};
 
 /// Returns a future that is ready `duration` from now, like `tokio::time::sleep`.
@@ -32,9 +32,8 @@ use super::{Duration, Instant};
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
     // Before the engine looks at its clock: so it is not ready before this.
-    let deadline = Instant::now().checked_add(duration).filter(|_| !duration.is_zero());
-    let Some(deadline) = deadline else { return sleep_until(after(duration)) };
-    let (inner, _leaves) = with_timer(|timer| timer.sleep(duration));
+    let Some(deadline) = Instant::now().checked_add(duration) else { return sleep_until(after(duration)) };
+    let (inner, _leaves) = with_timer(|timer| begin(timer, duration));
     Sleep { inner, deadline, _leaves }
 }
 

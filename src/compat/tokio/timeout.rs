@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use ::tokio::task::coop::{cooperative, has_budget_remaining};
 use pin_project_lite::pin_project;
 
-use super::context::{Leaves, with_timer};
+use super::context::{Leaves, begin, with_timer};
 use super::{Duration, Instant};
 use crate::{TimeoutFuture, Timer};
 
@@ -31,11 +31,7 @@ use crate::{TimeoutFuture, Timer};
 /// As for [`sleep`](super::sleep).
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
-    if duration.is_zero() {
-        // Like Tokio's it ends at the second poll, and not the first.
-        return timeout_at(Instant::now(), future);
-    }
-    Timeout::of(|timer| TimeoutFuture::begun(timer.sleep(duration), future.into_future()))
+    Timeout::of(|timer| TimeoutFuture::begun(begin(timer, duration), future.into_future()))
 }
 
 /// Gives a future a deadline, like `tokio::time::timeout_at`.
