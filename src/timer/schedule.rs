@@ -73,7 +73,7 @@ impl Shard<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.submit_detached(self.timeline().deadline_after(delay), task)
+        self.submit_as(ArmFlags::NONE, self.timeline().deadline_after(delay), task).map(|_| ())
     }
 }
 
@@ -127,12 +127,6 @@ impl<'a> Shard<'a> {
         let entry = self.submit_as(ArmFlags::HANDLE, deadline, work)?;
         // SAFETY: the entry was just armed with a handle. This makes it, once.
         Ok(unsafe { Timeout::new(entry) })
-    }
-
-    /// Schedules one timeout without a handle.
-    #[inline(always)]
-    pub(super) fn submit_detached<W: Work>(self, deadline: Subtick, work: W) -> Result<(), ScheduleError<W>> {
-        self.submit_as(ArmFlags::NONE, deadline, work).map(|_| ())
     }
 
     /// Schedules a periodic timeout. `task_of` takes the task out of `repeat` again.
