@@ -64,8 +64,8 @@ pub(crate) fn task_panicked(panic: &(dyn Any + Send)) {
 /// All threads of a pool are in tasks that do not end, while others wait.
 #[cold]
 pub(crate) fn pool_is_stuck(threads: usize) {
-    tell!(warn: threads, "all threads of a timer's pool have been in their tasks for a second while other tasks wait: do \
-        what blocks elsewhere, or give the builder a ThreadPool with more threads");
+    tell!(warn: threads, "all threads of a timer's pool have been in their tasks for a second while other tasks wait: \
+        do what blocks elsewhere, or give the builder a ThreadPool with more threads");
 }
 
 /// Reports once that a worker can't be started. Each schedule tries to start it again.
@@ -78,8 +78,8 @@ impl NoThread {
         // Set before the event is sent: if the subscriber schedules, that finds no thread either,
         // and calls this again.
         if !self.0.swap(true, Ordering::Relaxed) {
-            tell!(error: shard, %why, "the system gives no thread for a timer's worker: what is scheduled waits, and each \
-                schedule tries again");
+            tell!(error: shard, %why, "the system gives no thread for a timer's worker: what is scheduled waits, and \
+                each schedule tries again");
         }
     }
 }
@@ -123,8 +123,8 @@ impl Turns {
         if self.left_over > 1 && behind >= LONG && is_quiet {
             self.told_ns = Some(now_ns);
             let (turns, for_ms) = (self.left_over, behind / MS);
-            tell!(warn: shard, turns, for_ms, "a timer's shard does not keep up: each turn has reached transfer_limit or \
-                expiry_limit and left something over");
+            tell!(warn: shard, turns, for_ms, "a timer's shard does not keep up: each turn has reached transfer_limit \
+                or expiry_limit and left something over");
         }
     }
 }
