@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddrV4;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -53,32 +53,28 @@ impl SessionTimer for tokio::time::Sleep {
     }
 }
 
-/// Ours has a thread of its own, and a task of the runtime wakes those that come up together.
-static ENGINE: OnceLock<Timer> = OnceLock::new();
+thread_local! {
+    /// The engine of ours that serves the runtime of this thread.
+    static ENGINE: RefCell<Option<Timer>> = const { RefCell::new(None) };
+}
 
+/// Ours with a thread of its own. A task of the runtime wakes those that come up together.
 impl SessionTimer for tourbillon::Sleep {
     const OF_TOKIO: bool = false;
 
     fn start(sessions: usize) -> Result<()> {
         let builder = Timer::builder().capacity(2 * sessions).executor(Handle::current());
-        let timer = builder.build().context("the engine refused its options")?;
-        // A second server of the same process, as in a test, goes on with the first one's.
-        let _ = ENGINE.set(timer);
+        ENGINE.set(Some(builder.build().context("the engine refused its options")?));
         Ok(())
     }
 
     fn new(deadline: Instant) -> Self {
-        ENGINE.get().expect("it was started").sleep_until(deadline)
+        ENGINE.with_borrow(|timer| timer.as_ref().expect("it was started").sleep_until(deadline))
     }
 
     fn reset(self: Pin<&mut Self>, deadline: Instant) {
         self.get_mut().reset_at(deadline);
     }
-}
-
-thread_local! {
-    /// The engine that a task of the runtime of this thread turns.
-    static TURNED: RefCell<Option<Timer>> = const { RefCell::new(None) };
 }
 
 /// Ours without a thread: a task of the runtime turns the engine, as docs/coming-from/tokio.md has
@@ -100,12 +96,12 @@ impl SessionTimer for Turned {
         let driven = Timer::builder().capacity(2 * sessions).build_driven();
         let (timer, driver) = driven.context("the engine refused its options")?;
         tokio::spawn(turn(driver));
-        TURNED.set(Some(timer));
+        ENGINE.set(Some(timer));
         Ok(())
     }
 
     fn new(deadline: Instant) -> Self {
-        TURNED.with_borrow(|timer| Self(timer.as_ref().expect("it was started").sleep_until(deadline)))
+        Self(SessionTimer::new(deadline))
     }
 
     fn reset(self: Pin<&mut Self>, deadline: Instant) {
