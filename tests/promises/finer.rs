@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Inline, Timer};
+use tourbillon::{Driver, Inline, Timer};
 
 use crate::common::{HOUR, MS, PATIENCE};
 
@@ -12,6 +12,10 @@ const TICK: Duration = Duration::from_secs(10);
 
 fn timer() -> Timer {
     Timer::builder().tick_duration(TICK).executor(Inline).build().expect("the options make sense")
+}
+
+fn driven(tick: Duration) -> (Timer, Driver) {
+    Timer::builder().tick_duration(tick).build_driven().expect("the options make sense")
 }
 
 #[test]
@@ -60,7 +64,7 @@ fn timeouts_of_one_tick_share_a_wake_up() {
 
 #[test]
 fn a_driven_loop_may_sleep_until_the_last_timeout_of_a_tick_is_due() {
-    let (timer, driver) = Timer::builder().tick_duration(HOUR).build_driven().expect("the options make sense");
+    let (timer, driver) = driven(HOUR);
     let minutes = |n| timer.schedule(n * HOUR / 60, || ()).expect("accepted");
     let (_first, last, _of_another_tick) = (minutes(10), minutes(30), minutes(90));
     assert_eq!(driver.next_wakeup(), Some(last.deadline()));
@@ -70,7 +74,7 @@ fn a_driven_loop_may_sleep_until_the_last_timeout_of_a_tick_is_due() {
 
 #[test]
 fn what_is_due_already_wakes_a_driven_loop_before_the_others_of_its_tick() {
-    let (timer, mut driver) = Timer::builder().tick_duration(HOUR).build_driven().expect("the options make sense");
+    let (timer, mut driver) = driven(HOUR);
     let (called, calls) = channel();
     driver.on_earlier(move || called.send(()).expect("the test waits"));
     let _last = timer.schedule(HOUR / 2, || ()).expect("accepted");
@@ -88,7 +92,7 @@ fn what_is_due_already_wakes_a_driven_loop_before_the_others_of_its_tick() {
 
 #[test]
 fn a_loop_that_was_busy_comes_back_at_once_for_what_is_due() {
-    let (timer, driver) = Timer::builder().tick_duration(1000 * MS).build_driven().expect("the options make sense");
+    let (timer, driver) = driven(1000 * MS);
     let _last = timer.schedule(900 * MS, || ()).expect("accepted");
     let due = timer.schedule(MS, || ()).expect("accepted");
     std::thread::sleep(due.remaining() + MS);

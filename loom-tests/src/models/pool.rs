@@ -27,6 +27,21 @@ fn one_batch(bare: &Bare, shard: &mut Core) -> Batch {
     batches.remove(0)
 }
 
+/// Pushes two timeouts, of which the first waits for the second to run. Returns a gate that the
+/// first opens when it begins.
+fn push_one_that_waits_for_the_next(bare: &Bare, ledger: &Ledger) -> Gate {
+    let (begun, passed) = (Gate::new(), Gate::new());
+    let (begins, waits, first) = (begun.after(|| ()), passed.clone(), ledger.task());
+    let blocks = move || {
+        begins();
+        waits.wait();
+        first();
+    };
+    assert!(bare.push(bare.arm_task(Subtick::ZERO, false, blocks)));
+    assert!(bare.push(bare.arm_task(Subtick::ZERO, false, passed.after(ledger.task()))));
+    begun
+}
+
 fn sink_of(pool: &ThreadPool) -> Dispatch {
     Dispatch::new(Chosen::new(pool.clone()), WorkerHooks::default())
 }
@@ -161,15 +176,7 @@ fn a_wait_includes_what_another_thread_has_taken_over() {
 fn a_task_may_wait_for_one_behind_it_in_its_batch() {
     check(3, |ledger| {
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        let (begun, passed) = (Gate::new(), Gate::new());
-        let (begins, waits, first) = (begun.after(|| ()), passed.clone(), ledger.task());
-        let blocks = move || {
-            begins();
-            waits.wait();
-            first();
-        };
-        assert!(bare.push(bare.arm_task(Subtick::ZERO, false, blocks)));
-        assert!(bare.push(bare.arm_task(Subtick::ZERO, false, passed.after(ledger.task()))));
+        let begun = push_one_that_waits_for_the_next(&bare, &ledger);
         let pool = ThreadPool::new(2);
         sink_of(&pool).accept(one_batch(&bare, &mut shard));
         begun.wait();
@@ -186,17 +193,9 @@ fn a_task_may_wait_for_one_behind_it_in_its_batch() {
 fn a_thread_that_gets_free_takes_what_waits_behind_another() {
     check(2, |ledger| {
         let (bare, mut shard) = Bare::new(3, NO_LIMITS);
-        let (begun, passed) = (Gate::new(), Gate::new());
-        let (begins, waits, first) = (begun.after(|| ()), passed.clone(), ledger.task());
-        let blocks = move || {
-            begins();
-            waits.wait();
-            first();
-        };
+        let begun = push_one_that_waits_for_the_next(&bare, &ledger);
         let pool = ThreadPool::new(2);
         let mut sink = sink_of(&pool);
-        assert!(bare.push(bare.arm_task(Subtick::ZERO, false, blocks)));
-        assert!(bare.push(bare.arm_task(Subtick::ZERO, false, passed.after(ledger.task()))));
         sink.accept(one_batch(&bare, &mut shard));
         let other = ledger.task();
         let after_it_has_begun = move || {
