@@ -108,11 +108,12 @@ impl Timeline {
     }
 
     /// Returns the engine's time, or up to a few microseconds more. Used to turn delays into
-    /// deadlines: it is cheaper than the exact time, and never behind it.
-    #[inline]
-    fn upper_bound_ns(&self) -> u64 {
+    /// deadlines: it is cheaper than the exact time, and never behind it. `look` looks at the
+    /// system's clock; another clock is read exactly.
+    #[inline(always)]
+    fn upper_bound_ns(&self, look: impl FnOnce() -> UpperBound) -> u64 {
         match &self.source {
-            Source::Monotonic => UpperBound::look().ns_since(self.base),
+            Source::Monotonic => look().ns_since(self.base),
             Source::Custom(_) => self.ns_by_clock(),
         }
     }
@@ -138,7 +139,7 @@ impl Timeline {
     /// Returns whether a deadline has come. Reads the exact time only if the upper bound says so.
     #[inline]
     pub(crate) fn has_come(&self, deadline: Subtick) -> bool {
-        deadline <= self.scale.subtick_at(self.upper_bound_ns()) && self.has_come_exactly(deadline)
+        deadline <= self.scale.subtick_at(self.upper_bound_ns(UpperBound::look)) && self.has_come_exactly(deadline)
     }
 
     #[cold]
@@ -164,52 +165,41 @@ impl Timeline {
     // Always inlined, because most callers know something about the delay.
     #[inline(always)]
     pub(crate) fn deadline_after(&self, delay: Duration) -> Subtick {
-        match saturating_ns(delay) {
-            0 => self.deadline_at_once(),
-            delay_ns => self.scale.subtick_not_before(self.upper_bound_ns().saturating_add(delay_ns)),
-        }
+        self.moment_after(delay).deadline
     }
 
     /// Like [`deadline_after`](Self::deadline_after), with a look at the clock that the caller took
     /// in the same operation. It does for the system's clock. By another this looks again.
     #[inline]
     pub(crate) fn deadline_after_look(&self, look: UpperBound, delay: Duration) -> Subtick {
-        match saturating_ns(delay) {
-            0 => self.deadline_at_once(),
-            delay_ns if self.is_the_systems() => {
-                self.scale.subtick_not_before(look.ns_since(self.base).saturating_add(delay_ns))
-            }
-            _ => self.deadline_after_another_look(delay),
-        }
+        self.moment_by(|| look, delay).deadline
     }
 
-    #[cold]
-    #[inline(never)]
-    fn deadline_after_another_look(&self, delay: Duration) -> Subtick {
-        self.deadline_after(delay)
+    /// Like [`deadline_after`](Self::deadline_after), but also returns the exact time of the
+    /// deadline.
+    #[inline(always)]
+    pub(crate) fn moment_after(&self, delay: Duration) -> Moment {
+        self.moment_by(UpperBound::look, delay)
+    }
+
+    #[inline(always)]
+    fn moment_by(&self, look: impl FnOnce() -> UpperBound, delay: Duration) -> Moment {
+        match saturating_ns(delay) {
+            0 => self.moment_at_once(),
+            delay_ns => {
+                let ns = self.upper_bound_ns(look).saturating_add(delay_ns);
+                Moment { ns, deadline: self.scale.subtick_not_before(ns) }
+            }
+        }
     }
 
     /// By the exact time: with a time that is ahead, the deadline would sometimes be one that has
     /// yet to come.
     #[cold]
     #[inline(never)]
-    fn deadline_at_once(&self) -> Subtick {
-        self.scale.tick_at(self.now_ns())
-    }
-
-    /// Like [`deadline_after`](Self::deadline_after), but also returns the exact time of the
-    /// deadline.
-    pub(crate) fn moment_after(&self, delay: Duration) -> Moment {
-        match saturating_ns(delay) {
-            0 => {
-                let ns = self.now_ns();
-                Moment { ns, deadline: self.scale.tick_at(ns) }
-            }
-            delay_ns => {
-                let ns = self.upper_bound_ns().saturating_add(delay_ns);
-                Moment { ns, deadline: self.scale.subtick_not_before(ns) }
-            }
-        }
+    fn moment_at_once(&self) -> Moment {
+        let ns = self.now_ns();
+        Moment { ns, deadline: self.scale.tick_at(ns) }
     }
 
     /// Returns a given time exactly, and as a deadline as by [`deadline_at`](Self::deadline_at).
@@ -294,7 +284,7 @@ mod tests {
     fn has_come_goes_by_the_exact_clock_and_not_by_the_upper_bound() {
         let timeline = Timeline::new(Source::Monotonic, Duration::from_nanos(1));
         for _ in 0..1_000 {
-            let ahead = timeline.scale.subtick_at(timeline.upper_bound_ns());
+            let ahead = timeline.scale.subtick_at(timeline.upper_bound_ns(UpperBound::look));
             while !timeline.has_come(ahead) {}
             assert!(ahead <= timeline.current());
         }
