@@ -59,9 +59,7 @@ impl Base {
         let before = saturating_ns(process.saturating_duration_since(start));
         Self(after.wrapping_sub(before))
     }
-}
 
-impl Base {
     /// Returns the nanoseconds from this base to `at`, or `None` if `at` or this base comes before
     /// the process's base. Most of the computation does not depend on this base, so it overlaps
     /// with a cache miss on the memory that the base is in.
@@ -87,16 +85,12 @@ pub(super) fn process_base() -> Instant {
     *BASE.get_or_init(Instant::now)
 }
 
-fn exact_ns() -> u64 {
-    saturating_ns(Instant::now().saturating_duration_since(process_base()))
-}
-
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom))))]
 mod imp {
     pub(super) fn open() {}
 
     pub(super) fn ns_since_process_base() -> u64 {
-        super::exact_ns() + crate::time::tick::MARGIN_NS
+        crate::time::RealTime::now().ns() + crate::time::tick::MARGIN_NS
     }
 }
 
@@ -105,8 +99,9 @@ mod imp {
     use std::cell::Cell;
     use std::fs::File;
     use std::os::unix::fs::FileExt;
-    use std::sync::OnceLock;
 
+    use crate::sync::{OnceLock, get_or_set};
+    use crate::time::RealTime;
     use crate::time::counter::{Counter, Look, Machine};
 
     static COUNTER: Counter = Counter::new();
@@ -116,13 +111,9 @@ mod imp {
     static SOURCE: OnceLock<Option<File>> = OnceLock::new();
 
     pub(super) fn open() {
-        if SOURCE.get().is_none() {
-            // Outside of the lock, so that it is held for a moment: a child that another thread
-            // forks off in that moment waits for ever.
-            let source = File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok();
-            // Fails if another thread was first.
-            let _ = SOURCE.set(source);
-        }
+        // It is opened outside of the lock, which is held for a moment only: a child that another
+        // thread forks off in that moment waits for ever.
+        get_or_set(&SOURCE, || File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok());
     }
 
     thread_local! {
@@ -147,7 +138,7 @@ mod imp {
         }
 
         fn clock_ns(&self) -> u64 {
-            super::exact_ns()
+            RealTime::now().ns()
         }
 
         /// Does not allocate: a thread that schedules may call this. A program that closes files
