@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tourbillon_wheel::{Items, NEVER, Place};
 
-use crate::entry::{CameUp, CancelledInSlot, Kind, Linkable, Linked, Linking, Owned, Sole, Stays};
+use crate::entry::{CameUp, CancelledInSlot, Kind, Linkable, Linked, Owned, Sole, Stays};
 use crate::time::Subtick;
 
 /// For so many entries a block of cells is reserved.
@@ -142,10 +142,7 @@ impl Wheel {
     /// cancelled.
     #[inline(always)]
     pub(crate) fn insert(&mut self, entry: Owned, note: impl FnOnce(Subtick)) -> Result<(), Owned> {
-        let (entry, deadline) = match entry.link() {
-            Linking::Pending(entry, deadline) => (entry, deadline),
-            Linking::Cancelled(entry) => return Err(entry),
-        };
+        let (entry, deadline) = entry.link()?;
         note(deadline);
         let inserted = self.slots.insert_at(&mut self.entries, Linked::of(entry), as_tick(deadline));
         inserted.expect("the caller has asked for room");

@@ -6,7 +6,7 @@ use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{CancelledInSlot, Chain, Fired, FromQueue, LetGo, Owned, Sole, Withdrawn, Won};
+use crate::entry::{CancelledInSlot, Chain, EndedEarly, FromQueue, Owned, Sole, Won};
 use crate::shard::{Remote, Taken, Takes};
 use crate::time::Subtick;
 use crate::wheel::Wheel;
@@ -138,9 +138,9 @@ impl Core {
         let remote = self.remote(shared);
         let mut awake = 0;
         self.empty(shared, remote, false, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
-            Some(Withdrawn::Wake(entry)) => wake_later(&mut wakes, entry, shared, remote),
-            Some(Withdrawn::Task(entry)) => left.push(shared, entry),
-            Some(Withdrawn::Left) => awake += 1,
+            Some(EndedEarly::Wake(entry)) => wake_later(&mut wakes, entry, shared, remote),
+            Some(EndedEarly::Task(entry)) => left.push(shared, entry),
+            Some(EndedEarly::Left) => awake += 1,
             None => {}
         });
         let withdrawn = left.len() + awake + count(&wakes) - before;
@@ -157,18 +157,18 @@ impl Core {
         let remote = self.remote(shared);
         self.take_all_in(shared, remote);
         self.empty(shared, remote, true, |free, entry| match take_back(free, shared, entry, Owned::fire) {
-            Some(Fired::Task(marked)) => {
+            Some(EndedEarly::Task(marked)) => {
                 let open = batch.get_or_insert_with(|| TaskBatch::new(Chain::new(), shared, remote));
                 open.entries.push(marked);
                 if open.entries.len() == MAX_BATCH {
                     batch.take().map(|full| full.into_batch(Subtick::NEVER)).into_iter().for_each(&mut *sink);
                 }
             }
-            Some(Fired::Wake(entry)) => {
+            Some(EndedEarly::Wake(entry)) => {
                 count_fired(shared, remote);
                 wake_later(&mut wakes, entry, shared, remote);
             }
-            Some(Fired::Left) => count_awake(shared, remote),
+            Some(EndedEarly::Left) => count_awake(shared, remote),
             None => {}
         });
         batch.map(|last| last.into_batch(Subtick::NEVER)).into_iter().for_each(sink);
@@ -273,17 +273,13 @@ pub(super) fn count_awake(shared: &SharedRef, remote: &Remote) {
 }
 
 /// Gives up the engine's ownership of an entry that is no longer pending. Returns the entry if it
-/// is pending again, see [`LetGo::NotYet`].
+/// is pending again, see [`Owned::let_go`].
 #[inline]
 pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: Owned) -> Result<(), Owned> {
-    match entry.let_go() {
-        LetGo::OthersOwn => Ok(()),
-        LetGo::Last(entry) => {
-            give_back(free, shared, entry);
-            Ok(())
-        }
-        LetGo::NotYet(entry) => Err(entry),
+    if let Some(entry) = entry.let_go()? {
+        give_back(free, shared, entry);
     }
+    Ok(())
 }
 
 /// Puts an entry that came out of the inbox into the wheel, after it has called `note` with its

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
 use super::unfired::clear_away;
-use crate::entry::{Owned, Running, Withdrawn};
+use crate::entry::{EndedEarly, Owned, Running};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::time::Subtick;
@@ -51,11 +51,11 @@ impl PeriodicRun {
         let Err(entry) = (unsafe { remote.push_again(entry, shared.timeline()) }) else { return Ok(()) };
         // The engine has been shut down, so the timeout ends.
         match entry.withdraw() {
-            Ok(Withdrawn::Task(withdrawn)) => {
+            Ok(EndedEarly::Task(withdrawn)) => {
                 finish(shared, remote);
                 clear_away(shared, withdrawn)
             }
-            Ok(Withdrawn::Wake(_) | Withdrawn::Left) => unreachable!("a periodic timeout"),
+            Ok(EndedEarly::Wake(_) | EndedEarly::Left) => unreachable!("a periodic timeout"),
             Err(cancelled) => {
                 // A cancel was first, and has taken the task.
                 shared.let_go(cancelled);

@@ -13,7 +13,7 @@ use super::no_wait::NoWait;
 use super::owners::Owners;
 use crate::arena::{Arena, PerThread};
 use crate::count::{Counts, Overdue, Running};
-use crate::entry::{Chain, Entry, LetGo, Owned, Sole, Won};
+use crate::entry::{Chain, Entry, Owned, Sole, Won};
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic};
 use crate::shard::{EngineAddress, Remote, Wake};
@@ -298,11 +298,8 @@ impl Shared {
     #[inline]
     pub(super) fn let_go(&self, entry: Owned) {
         match entry.let_go() {
-            LetGo::OthersOwn => {}
-            LetGo::Last(entry) => self.put_entry(entry),
-            LetGo::NotYet(entry) => {
-                debug_assert!(false, "{entry:?} is pending");
-            }
+            Ok(last) => last.into_iter().for_each(|entry| self.put_entry(entry)),
+            Err(entry) => debug_assert!(false, "{entry:?} is pending"),
         }
     }
 

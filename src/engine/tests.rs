@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Queued, Resetting, TaskInPlace};
+use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Queued, Reset, TaskInPlace};
 use crate::panics::Panic;
 use crate::shard::{Command, Number, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
@@ -106,10 +106,9 @@ impl Rig {
 
     /// Resets a linked timeout to an earlier deadline, of which the worker has to be told.
     fn reset<'h>(&self, held: &'h Held, deadline: Subtick) -> Queued<'h> {
-        match held.handle().reset(deadline) {
-            Resetting::EarlierQueued(entry) => entry,
-            other => panic!("{other:?} of {held:?}"),
-        }
+        let mut queued = None;
+        let reset = held.handle().reset(deadline, |entry| queued = Some(entry));
+        queued.unwrap_or_else(|| panic!("{reset:?} of {held:?}"))
     }
 
     fn push_moved(&self, held: &Held, entry: Queued<'_>) {

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use crate::entry::{Chain, Looked, Owned, Task, Token, Withdrawn, Won};
+use crate::entry::{Chain, EndedEarly, Looked, Owned, Task, Token, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -100,7 +100,7 @@ type Outside<'a> = MutexGuard<'a, Option<Chain<Won>>>;
 
 /// Keeps what it withdraws for the answer, or drops its task.
 fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
-    let Withdrawn::Task(entry) = entry.withdraw()? else { unreachable!("a future's entry comes into no such batch") };
+    let EndedEarly::Task(entry) = entry.withdraw()? else { unreachable!("a future's entry comes into no such batch") };
     shared.give_places_back(1);
     // It counts as if it had waited in the shard.
     shared.count(remote, |counts| counts.returned.add(1));

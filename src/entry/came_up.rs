@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use super::owned::{Linkable, Owned, Sole};
 use super::task_copy::TaskCopy;
 use super::token::{Arrival, Listable, Token};
-use super::won::{Running, Won};
-use super::{Ended, Expire, Kind, Snapshot, TaskInPlace};
+use super::won::{EndedEarly, Running, Won};
+use super::{Expire, Kind, Snapshot, TaskInPlace};
 use crate::time::Subtick;
 
 /// An entry, and its word as the engine has seen it. It can't become a tombstone, and then another
@@ -236,27 +236,11 @@ impl Looked {
     }
 }
 
-/// A timeout that a shutdown fires, whatever its deadline.
-pub(crate) enum Fired {
-    /// It runs in a batch.
-    Task(Marked),
-    /// Its waker is the caller's to call.
-    Wake(Won),
-    /// Its future is awake, and needs nobody.
-    Left,
-}
-
 impl Owned {
     /// Takes a timeout for a shutdown that runs what is left. It is in no slot. Returns it if it
     /// was cancelled.
-    pub(crate) fn fire(self) -> Result<Fired, Self> {
-        match self.state.fire() {
-            Ended::Mine(Kind::Once | Kind::Series) => Ok(Fired::Task(Marked(self))),
-            // SAFETY: this call has taken the entry out of PENDING, and the task is in it.
-            Ended::Mine(Kind::Waker) => Ok(Fired::Wake(unsafe { Won::new(self) })),
-            // The entry is the engine's no more.
-            Ended::Left => Ok(Fired::Left),
-            Ended::TooLate => Err(self),
-        }
+    pub(crate) fn fire(self) -> Result<EndedEarly<Marked>, Self> {
+        let ended = self.state.fire();
+        self.ended_early(ended, Marked)
     }
 }

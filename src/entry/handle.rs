@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use super::{Cancel, Entry, HandleGone, Home, Listed, Queued, Remains, Reset, Sole, Task};
+use super::{Cancel, Entry, HandleGone, Home, Listed, Queued, Reset, Sole, Task};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -74,16 +74,16 @@ impl Handle {
         }
     }
 
-    /// Changes the deadline. See [`State::reset`](super::State::reset).
+    /// Changes the deadline, see [`State::reset`](super::State::reset). If QUEUED is the caller's
+    /// then, `push` pushes the entry to the moved queue of its shard.
     #[inline]
-    pub(crate) fn reset(&self, deadline: Subtick) -> Resetting<'_> {
-        match self.entry().state.reset(deadline) {
-            Reset::TooLate => Resetting::TooLate,
-            Reset::Later => Resetting::Later,
-            Reset::Earlier => Resetting::Earlier,
+    pub(crate) fn reset<'h>(&'h self, deadline: Subtick, push: impl FnOnce(Queued<'h>)) -> Reset {
+        let reset = self.entry().state.reset(deadline);
+        if reset == Reset::EarlierQueued {
             // SAFETY: the reset has set QUEUED. The value borrows the handle.
-            Reset::EarlierQueued => Resetting::EarlierQueued(unsafe { Queued::new(self.0) }),
+            push(unsafe { Queued::new(self.0) });
         }
+        reset
     }
 
     /// Makes `waker` the one that a pending wake-up wakes, and no other. Returns false if it is not
@@ -144,7 +144,6 @@ impl Handle {
     /// to the engine's memory, and the task is returned.
     #[inline]
     pub(crate) fn give_up(self, listed: Option<Listed>) -> Result<Task, (Self, Option<Listed>)> {
-        let remains = if listed.is_some() { Remains::Tombstone } else { Remains::Cancelled };
         let entry = self.entry();
         assert!(listed.as_ref().is_none_or(|listed| listed.is_of(entry)), "it was listed for this handle");
         let Some(seen) = entry.state.may_be_given_up() else { return Err((self, listed)) };
@@ -152,7 +151,7 @@ impl Handle {
         // does not change. 2. The exchange takes the entry out of PENDING after the copy was made.
         unsafe {
             let copy = entry.copy_task();
-            if entry.state.give_up(seen, remains) { Ok(copy.into_task()) } else { Err((self, listed)) }
+            if entry.state.give_up(seen, listed.is_some()) { Ok(copy.into_task()) } else { Err((self, listed)) }
         }
     }
 
@@ -190,16 +189,6 @@ impl Drop for CancelledTask<'_> {
         // is taken here, once, and the handle, which is borrowed, keeps the entry as it is.
         drop(unsafe { self.0.entry().take_task() });
     }
-}
-
-/// What a reset has come to: [`Reset`] with what is the caller's then.
-#[derive(Debug)]
-pub(crate) enum Resetting<'h> {
-    TooLate,
-    Later,
-    Earlier,
-    /// The caller pushes the entry to the moved queue of its shard.
-    EarlierQueued(Queued<'h>),
 }
 
 /// What a handle finds when it lets go: [`HandleGone`] with what is the caller's then.

@@ -37,15 +37,13 @@ mod work;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, Claimed, Fired, Looked, Marked, Stays, Still, TaskPlace};
-pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan, Resetting};
+pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Stays, Still, TaskPlace};
+pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::{Chain, Stack};
-pub(crate) use outcome::{
-    Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Rearm, Remains, Reset, Transfer,
-};
-pub(crate) use owned::{Armed, LetGo, Linkable, Linking, Owned, Sole};
+pub(crate) use outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
+pub(crate) use owned::{Armed, Linkable, Owned, Sole};
 pub(crate) use part::Part;
 pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;
@@ -58,7 +56,7 @@ pub(crate) use task::{Task, TaskInPlace};
 use task_copy::TaskCopy;
 pub(crate) use token::{Arrival, Stacked, Token};
 pub(crate) use tomb::{Listed, Tomb, Tombs};
-pub(crate) use won::{Running, Withdrawn, Won};
+pub(crate) use won::{EndedEarly, Running, Won};
 pub(crate) use work::Work;
 
 use crate::sync::ProtocolCell;

@@ -18,15 +18,6 @@ pub(crate) enum Cancel {
     WonRunning,
 }
 
-/// What a timeout's entry becomes that is cancelled and given up in one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Remains {
-    /// A tombstone, which its producer may revive.
-    Tombstone,
-    /// The engine gives it back, when it comes to it.
-    Cancelled,
-}
-
 /// What a caller has to do after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reset {
@@ -121,22 +112,4 @@ pub(crate) enum EngineGone {
     /// cancelled. The engine still owns it. Only an entry that came out of the inbox and is not
     /// linked can answer this.
     NotYet,
-}
-
-/// Whether the runner's arming of a periodic timeout succeeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rearm {
-    /// It is pending again; the runner has to push the entry to the inbox.
-    Pending,
-    /// It was cancelled meanwhile: clear it away.
-    Cancelled,
-}
-
-/// What the worker found when it took an entry out of the inbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transfer {
-    /// It is still pending, and has to be linked at this tick.
-    Pending(Subtick),
-    /// It was cancelled while in the inbox: the worker gives it up.
-    Cancelled,
 }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use super::token::{Arrival, Listable, Stacked, Token};
 use super::work::Work;
-use super::{ArmFlags, EngineGone, Entry, Home, Link, Transfer};
+use super::{ArmFlags, EngineGone, Entry, Home, Link};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
@@ -68,22 +68,25 @@ impl Owned {
         self.0
     }
 
-    /// Marks an entry out of the inbox as linked, if it is still pending.
+    /// Marks an entry out of the inbox as linked, for the slot of its deadline. Returns it as it
+    /// was if it was cancelled in the inbox: then the worker lets it go.
     #[inline]
-    pub(crate) fn link(self) -> Linking {
+    pub(crate) fn link(self) -> Result<(Linkable, Subtick), Self> {
         match self.state.link() {
-            Transfer::Pending(deadline) => Linking::Pending(Linkable(self), deadline),
-            Transfer::Cancelled => Linking::Cancelled(self),
+            Some(deadline) => Ok((Linkable(self), deadline)),
+            None => Err(self),
         }
     }
 
-    /// Ends the engine's ownership of an entry that is not pending any more.
+    /// Ends the engine's ownership of an entry that is not pending any more. Returns the entry if
+    /// nobody else owns it: then the caller gives it back. The error is an entry that is pending,
+    /// see [`EngineGone::NotYet`].
     #[inline]
-    pub(crate) fn let_go(self) -> LetGo {
+    pub(crate) fn let_go(self) -> Result<Option<Sole>, Self> {
         match self.state.engine_lets_go() {
-            EngineGone::OthersOwn => LetGo::OthersOwn,
-            EngineGone::Last => LetGo::Last(Sole(self)),
-            EngineGone::NotYet => LetGo::NotYet(self),
+            EngineGone::OthersOwn => Ok(None),
+            EngineGone::Last => Ok(Some(Sole(self))),
+            EngineGone::NotYet => Err(self),
         }
     }
 }
@@ -95,24 +98,6 @@ impl Deref for Owned {
     fn deref(&self) -> &Entry {
         self.entry()
     }
-}
-
-/// What the engine finds when it lets an entry go.
-pub(crate) enum LetGo {
-    /// The handle, or the producer whose tombstone it is, still owns the entry.
-    OthersOwn,
-    /// Nobody else does. The caller gives the entry back.
-    Last(Sole),
-    /// The entry is pending: see [`EngineGone::NotYet`].
-    NotYet(Owned),
-}
-
-/// What the worker found when it took an entry out of the inbox.
-pub(crate) enum Linking {
-    /// It is pending, and goes into the wheel, at this deadline.
-    Pending(Linkable, Subtick),
-    /// It was cancelled in the inbox: the worker lets it go.
-    Cancelled(Owned),
 }
 
 /// An entry that is marked as linked, and is on its way into a slot of its shard's wheel.

@@ -60,7 +60,7 @@ mod tombstone;
 mod waker;
 
 use self::series::{is_in_run, is_running};
-use super::outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset, Transfer};
+use super::outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Subtick;
 
@@ -283,9 +283,10 @@ impl State {
         }
     }
 
-    /// Sets LINKED on an entry that the worker took out of the inbox. Only the worker calls this.
+    /// Sets LINKED on an entry that the worker took out of the inbox. Returns its deadline, or
+    /// `None` if it was cancelled there. Only the worker calls this.
     #[inline]
-    pub(crate) fn link(&self) -> Transfer {
+    pub(crate) fn link(&self) -> Option<Subtick> {
         // Acquire, both. Pairs with the release of the canceller, with that of the producer that
         // revived the entry (for the task in it), and with that of the handle that has gone,
         // because the store below ends its release sequence.
@@ -294,14 +295,14 @@ impl State {
             // A cancelled entry needs no write. If it is revived after this look, `engine_lets_go`
             // says so.
             if phase_of(word) != PENDING {
-                return Transfer::Cancelled;
+                return None;
             }
             if is_engines_alone(word) {
                 self.0.store(word | LINKED, Ordering::Relaxed);
-                return Transfer::Pending(deadline_in(word));
+                return Some(deadline_in(word));
             }
             match self.0.compare_exchange_weak(word, word | LINKED, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Transfer::Pending(deadline_in(word)),
+                Ok(_) => return Some(deadline_in(word)),
                 Err(now) => word = now,
             }
         }

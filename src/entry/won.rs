@@ -2,13 +2,13 @@
 
 use super::owned::Owned;
 use super::token::{Listable, Token};
-use super::{Ended, Kind, Rearm, Task, TaskInPlace};
+use super::{Ended, Kind, Task, TaskInPlace};
 use crate::time::Subtick;
 
-/// A timeout that a shutdown has withdrawn.
-pub(crate) enum Withdrawn {
-    /// It goes into the shutdown's answer.
-    Task(Won),
+/// A timeout that a shutdown has withdrawn, or fires whatever its deadline.
+pub(crate) enum EndedEarly<T> {
+    /// It goes into the shutdown's answer, or runs in a batch.
+    Task(T),
     /// Its waker is the holder's to call.
     Wake(Won),
     /// Its future is awake, and needs nobody.
@@ -18,12 +18,19 @@ pub(crate) enum Withdrawn {
 impl Owned {
     /// Takes the timeout out of PENDING, for the answer of a shutdown. It is in no slot. Returns
     /// the entry as it was if a cancel was first.
-    pub(crate) fn withdraw(self) -> Result<Withdrawn, Self> {
-        match self.state.withdraw() {
-            Ended::Mine(Kind::Waker) => Ok(Withdrawn::Wake(Won(self))),
-            Ended::Mine(Kind::Once | Kind::Series) => Ok(Withdrawn::Task(Won(self))),
+    pub(crate) fn withdraw(self) -> Result<EndedEarly<Won>, Self> {
+        let ended = self.state.withdraw();
+        self.ended_early(ended, Won)
+    }
+
+    /// Says what a timeout is that a shutdown has `ended`: `task` makes the value of one that is no
+    /// future's.
+    pub(super) fn ended_early<T>(self, ended: Ended, task: impl FnOnce(Self) -> T) -> Result<EndedEarly<T>, Self> {
+        match ended {
+            Ended::Mine(Kind::Waker) => Ok(EndedEarly::Wake(Won(self))),
+            Ended::Mine(Kind::Once | Kind::Series) => Ok(EndedEarly::Task(task(self))),
             // The entry is the engine's no more.
-            Ended::Left => Ok(Withdrawn::Left),
+            Ended::Left => Ok(EndedEarly::Left),
             Ended::TooLate => Err(self),
         }
     }
@@ -117,10 +124,7 @@ impl Emptied {
     /// timeout was cancelled.
     pub(crate) fn rearm(self, task: Task, next: Subtick) -> Result<Owned, Won> {
         self.0.put_task(task);
-        match self.0.state.rearm(next) {
-            Rearm::Pending => Ok(self.0),
-            Rearm::Cancelled => Err(Won(self.0)),
-        }
+        if self.0.state.rearm(next) { Ok(self.0) } else { Err(Won(self.0)) }
     }
 
     /// Ends the timeout, whose task is not put back: calls `finish` before others can see that, or

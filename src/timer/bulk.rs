@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::Timer;
-use super::timeout::{Moved, Timeout};
+use super::timeout::Timeout;
 use crate::engine::Shared;
+use crate::entry::Reset;
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::Subtick;
@@ -96,9 +97,9 @@ impl<'a> Resets<'a> {
             self.of = Some(remote);
         }
         match timeout.move_to(self.shared, self.deadline) {
-            Moved::No => return false,
-            Moved::Later => {}
-            Moved::Earlier => self.rings = true,
+            Reset::TooLate => return false,
+            Reset::Later | Reset::EarlierQueued => {}
+            Reset::Earlier => self.rings = true,
         }
         self.moved += 1;
         true

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use crate::engine::Shared;
-use crate::entry::{Cancelling, Entry, Handle, Resetting};
+use crate::entry::{Cancelling, Entry, Handle, Reset};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::{Subtick, Timeline, UpperBound};
@@ -54,17 +54,6 @@ pub struct Timeout {
 }
 
 const _: () = assert!(size_of::<Option<Timeout>>() == size_of::<usize>());
-
-/// What a move of a deadline has come to.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Moved {
-    /// The timeout is no longer pending.
-    No,
-    /// To a later deadline. Or the worker has been told of an earlier one.
-    Later,
-    /// The worker has to be woken if it sleeps past the deadline.
-    Earlier,
-}
 
 impl Timeout {
     /// # Safety
@@ -292,27 +281,21 @@ impl Timeout {
         };
         let deadline = choose(shared.timeline());
         match self.move_to(shared, deadline) {
-            Moved::No => return false,
-            Moved::Later => {}
-            Moved::Earlier => remote.ring_if_it_sleeps_past(deadline, shared.timeline()),
+            Reset::TooLate => return false,
+            Reset::Later | Reset::EarlierQueued => {}
+            Reset::Earlier => remote.ring_if_it_sleeps_past(deadline, shared.timeline()),
         }
         shared.count(remote, |counts| counts.reset.add(1));
         true
     }
 
-    /// Moves the deadline, and does not count that. If the deadline is an earlier one now, the
-    /// caller wakes a worker that sleeps past it, unless this call has seen to that.
+    /// Moves the deadline, and does not count that. After [`Reset::Earlier`] the caller wakes a
+    /// worker that sleeps past it; after [`Reset::EarlierQueued`] this call has seen to that.
     #[inline]
-    pub(super) fn move_to(&self, shared: &Shared, deadline: Subtick) -> Moved {
-        match self.handle.reset(deadline) {
-            Resetting::TooLate => Moved::No,
-            Resetting::Later => Moved::Later,
-            Resetting::Earlier => Moved::Earlier,
-            Resetting::EarlierQueued(entry) => {
-                self.remote().push_moved(entry, || self.handle.deadline(), shared.timeline());
-                Moved::Later
-            }
-        }
+    pub(super) fn move_to(&self, shared: &Shared, deadline: Subtick) -> Reset {
+        self.handle.reset(deadline, |entry| {
+            self.remote().push_moved(entry, || self.handle.deadline(), shared.timeline());
+        })
     }
 
     /// Returns whether the timeout is pending: it has neither expired nor been cancelled. A

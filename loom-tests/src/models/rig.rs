@@ -9,7 +9,7 @@ pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
 use crate::entry::{
-    ArmFlags, Claimed, Entry, FnNext, Handle, Marked, Owned, Resetting, Schedule, Series, Sole, TaskPlace, Token, raw,
+    ArmFlags, Claimed, Entry, FnNext, Handle, Marked, Owned, Reset, Schedule, Series, Sole, TaskPlace, Token, raw,
 };
 use crate::executor::run_here;
 use crate::shard::{Number, Remote, Wake};
@@ -291,12 +291,9 @@ impl Bare {
             let (entry, remote) = (whole.entry, shared.remote(0));
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
             let handle = unsafe { Handle::new(entry) };
-            match handle.reset(deadline) {
-                Resetting::EarlierQueued(entry) => {
-                    remote.push_moved(entry, || handle.deadline(), shared.timeline());
-                }
-                Resetting::Earlier => remote.ring_if_it_sleeps_past(deadline, shared.timeline()),
-                Resetting::Later | Resetting::TooLate => {}
+            let push = |entry| remote.push_moved(entry, || handle.deadline(), shared.timeline());
+            if handle.reset(deadline, push) == Reset::Earlier {
+                remote.ring_if_it_sleeps_past(deadline, shared.timeline());
             }
         }
     }

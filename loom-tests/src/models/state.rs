@@ -8,7 +8,7 @@ use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
     ArmFlags, Cancel, Cancelling, Ended, EngineGone, Entry, Expire, FromQueue, Handle, HandleLetGo, Home, OutOfQueue,
-    Queued, Reset, Resetting, Task, Token, Transfer, raw,
+    Queued, Reset, Task, Token, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -22,7 +22,7 @@ fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
     let entry = Arc::new(Entry::new_free());
     raw::fill(&entry, None, Task::new(ledger.task()));
     entry.state.arm(tick(deadline), ArmFlags::HANDLE);
-    assert_eq!(entry.state.link(), Transfer::Pending(tick(deadline)));
+    assert_eq!(entry.state.link(), Some(tick(deadline)));
     entry
 }
 
@@ -42,12 +42,7 @@ fn cancel(entry: &Entry) -> Cancel {
 }
 
 fn reset(entry: &Entry, deadline: u64) -> Reset {
-    match handle(entry).reset(tick(deadline)) {
-        Resetting::TooLate => Reset::TooLate,
-        Resetting::Later => Reset::Later,
-        Resetting::Earlier => Reset::Earlier,
-        Resetting::EarlierQueued(_) => Reset::EarlierQueued,
-    }
+    handle(entry).reset(tick(deadline), |_| ())
 }
 
 /// Pops the entry off a side queue, as the worker does. The model has queued it, once.
@@ -225,8 +220,8 @@ fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
         let transfer = entry.state.link();
         let (cancel, reset) = (cancel.join().expect("no panic"), reset.join().expect("no panic"));
         match transfer {
-            Transfer::Cancelled => assert_eq!(cancel, Cancel::Won),
-            Transfer::Pending(at) => {
+            None => assert_eq!(cancel, Cancel::Won),
+            Some(at) => {
                 let by_queue = reset == Reset::EarlierQueued;
                 assert_eq!(cancel, if by_queue { Cancel::Won } else { Cancel::WonQueued });
                 assert_eq!(at, tick(if reset == Reset::Earlier { 1 } else { 5 }));
@@ -336,7 +331,7 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
             }
             let (reset, cancelled, handle_was_last) = handle.join().expect("no panic");
             assert_eq!([at_1, at_2, cancelled].into_iter().filter(|&way| way).count(), 1);
-            assert!(linked != Transfer::Cancelled || cancelled);
+            assert!(linked.is_some() || cancelled);
             assert!(!at_1 || reset == Reset::TooLate, "a true reset is not overtaken");
             assert!(!at_2 || reset == Reset::Later);
             assert!(engine_was_last != handle_was_last);

@@ -88,7 +88,7 @@ fn a_timeout_reset_to_later_is_linked_again_and_counted() {
     let mut rig = Rig::new(ENOUGH);
     let held: Vec<_> = (0..5).map(|_| rig.push_held(Subtick::new(10))).collect();
     rig.turn(0);
-    held[2..].iter().for_each(|held| assert!(matches!(held.handle().reset(Subtick::new(30)), Resetting::Later)));
+    held[2..].iter().for_each(|held| assert_eq!(held.handle().reset(Subtick::new(30), |_| ()), Reset::Later));
     assert_eq!(rig.turn(10).fired, 2);
     assert_eq!((rig.remote().counters.relinked.get(), rig.remote().counters.linked.get()), (3, 3));
     assert_eq!(rig.turn(30).fired, 3);

@@ -65,7 +65,7 @@ fn a_reset_to_earlier_wakes_as_a_push_does() {
     rig.turn(0);
     assert!(rig.remote().fall_asleep(Some(FAR)));
     let entry = rig.reset(&held, FAR);
-    assert!(matches!(held.handle().reset(Subtick::new(5)), Resetting::Earlier), "another thread, before the push");
+    assert_eq!(held.handle().reset(Subtick::new(5), |_| ()), Reset::Earlier, "another thread, before the push");
     rig.push_moved(&held, entry);
     assert_eq!(rig.rung(), 1, "by the deadline that it has after the push");
     rig.remote().ring_if_it_sleeps_past(Subtick::ZERO, rig.shared.timeline());

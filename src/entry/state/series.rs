@@ -4,7 +4,7 @@ use super::{
     BATCHED, CANCELLED, EXPIRED, LINKED, MOVED, OWNERS, PENDING, PHASE, SERIES, Snapshot, State, WAKER, deadline_in,
     pack, phase_of,
 };
-use crate::entry::outcome::{Expire, Kind, Rearm};
+use crate::entry::outcome::{Expire, Kind};
 use crate::sync::Ordering;
 use crate::time::Subtick;
 
@@ -34,19 +34,19 @@ impl State {
 
     /// EXPIRED → PENDING for a periodic timeout. Its runner calls this after it has put the task
     /// back, and pushes the entry next. The deadline is `next`, unless a reset has set another one
-    /// since the run began.
-    pub(crate) fn rearm(&self, next: Subtick) -> Rearm {
+    /// since the run began. Returns false, and changes nothing, if the timeout was cancelled.
+    pub(crate) fn rearm(&self, next: Subtick) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if phase_of(word) == CANCELLED {
                 // Acquire: pairs with the release of the cancel.
                 self.0.load(Ordering::Acquire);
-                return Rearm::Cancelled;
+                return false;
             }
             let deadline = if word & MOVED != 0 { deadline_in(word) } else { next };
             let armed = pack(deadline, (word & OWNERS) | SERIES | PENDING);
             match self.0.compare_exchange_weak(word, armed, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Rearm::Pending,
+                Ok(_) => return true,
                 Err(now) => word = now,
             }
         }

@@ -2,7 +2,7 @@
 //! written with names instead of bits.
 
 use super::*;
-use crate::entry::{Ended, Rearm, Remains};
+use crate::entry::Ended;
 
 /// A word, taken apart. The bits' places are those of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ fn a_reset_moves_a_pending_timeout_and_says_whether_to_tell_the_worker() {
 #[test]
 fn the_worker_links_pending_entries_and_pops_queued_ones() {
     each(State::link, |answer, was, is| {
-        let found = if was.is_pending() { Transfer::Pending(Subtick::new(10)) } else { Transfer::Cancelled };
+        let found = was.is_pending().then_some(Subtick::new(10));
         let linked = was.linked || was.is_pending();
         assert_eq!((answer, is), (found, Seen { linked, ..was }), "{was:?}");
     });
@@ -255,7 +255,7 @@ fn a_periodic_timeout_is_rearmed_by_its_schedule_or_its_reset_unless_cancelled()
             let deadline = if was.batched { 10 } else { 50 };
             let Seen { handle, engine, queued, .. } = was;
             let armed = Seen { deadline, phase: 1, handle, engine, queued, series: true, ..Seen::of(0) };
-            let expected = if was.phase == 3 { (Rearm::Cancelled, was) } else { (Rearm::Pending, armed) };
+            let expected = if was.phase == 3 { (false, was) } else { (true, armed) };
             assert_eq!((answer, is), expected, "{was:?}");
         },
     );
@@ -334,14 +334,12 @@ fn only_a_pending_entry_of_one_handle_that_is_not_linked_is_cancelled_and_given_
         was == Seen { waker: was.waker, ..plain }
     };
     each_look(|state| state.may_be_given_up().is_some(), may_be);
-    for remains in [Remains::Tombstone, Remains::Cancelled] {
+    for is_listed in [true, false] {
         each(
-            |state| state.may_be_given_up().is_some_and(|seen| state.give_up(seen, remains)),
+            |state| state.may_be_given_up().is_some_and(|seen| state.give_up(seen, is_listed)),
             |answer, was, is| {
-                let given_up = match remains {
-                    Remains::Tombstone => Seen { phase: 0, ..was },
-                    Remains::Cancelled => Seen { phase: 3, handle: false, ..was },
-                };
+                let given_up =
+                    if is_listed { Seen { phase: 0, ..was } } else { Seen { phase: 3, handle: false, ..was } };
                 assert_eq!((answer, is), (may_be(was), if may_be(was) { given_up } else { was }), "{was:?}");
             },
         );

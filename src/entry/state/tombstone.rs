@@ -1,7 +1,6 @@
 //! The steps that leave a tombstone, and the one that revives it: `shard/README.md`, section 8.
 
 use super::{ArmFlags, CANCELLED, ENGINE, FLAGS, HANDLE, PENDING, PHASE, Snapshot, State, WAKER, is_tombstone, pack};
-use crate::entry::outcome::Remains;
 use crate::sync::Ordering;
 use crate::time::Subtick;
 
@@ -51,16 +50,13 @@ impl State {
     /// if the word is still the one that [`may_be_given_up`](Self::may_be_given_up) has seen.
     /// Otherwise returns false, and nothing has changed. The caller has [copied the
     /// task](crate::entry::Entry::copy_task) before: this is the handle's last access to the
-    /// engine's memory. A tombstone is on its producer's list before, as for
-    /// [`leave_tombstone`](Self::leave_tombstone).
+    /// engine's memory. It becomes a tombstone if it `is_listed`: its producer has put it on its
+    /// list before, as for [`leave_tombstone`](Self::leave_tombstone).
     #[inline]
-    pub(in crate::entry) fn give_up(&self, seen: Snapshot, remains: Remains) -> bool {
+    pub(in crate::entry) fn give_up(&self, seen: Snapshot, is_listed: bool) -> bool {
         let Snapshot(word) = seen;
         debug_assert!(is_pending_unlinked(word));
-        let given_up = match remains {
-            Remains::Tombstone => word & !PHASE,
-            Remains::Cancelled => (word & !HANDLE) | CANCELLED,
-        };
+        let given_up = if is_listed { word & !PHASE } else { (word & !HANDLE) | CANCELLED };
         // A strong exchange, no loop: if it fails, the worker has just linked the entry, and a
         // cancel is to tell it; or a shutdown was faster.
         self.0.compare_exchange(word, given_up, Ordering::AcqRel, Ordering::Relaxed).is_ok()
