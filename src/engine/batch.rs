@@ -201,7 +201,7 @@ fn run(entry: Marked, due_by: Subtick, at: At<'_>, runner: &mut impl Run) {
             Err(entry) => entry,
         };
     }
-    let mut place = TaskPlace::new();
+    let mut place = TaskPlace::uninit();
     match entry.claim(due_by, &mut place, |entry| at.shared.put_entry(entry)) {
         Ok(Claimed::Once(deadline, task)) => {
             at.count();

@@ -106,7 +106,7 @@ impl Taken<'_> {
             Ok(entry) => entry,
             Err(took) => return took,
         };
-        let mut place = TaskPlace::new();
+        let mut place = TaskPlace::uninit();
         match entry.claim(due_by, &mut place, |entry| give_back(self.free, self.shared, entry)) {
             Ok(Claimed::Once(deadline, task)) => {
                 self.fired += 1;

@@ -1,13 +1,11 @@
 //! An entry whose time has come up: a look at its word, and the claim.
 
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 
 use super::owned::{Linkable, Owned, Sole};
-use super::task_copy::TaskCopy;
 use super::token::{Arrival, Listable, Token};
 use super::won::{EndedEarly, Running, Won};
-use super::{Expire, Kind, Snapshot, TaskInPlace};
+use super::{Expire, Kind, Snapshot, TaskInPlace, TaskPlace};
 use crate::time::Subtick;
 
 /// An entry, and its word as the engine has seen it. It can't become a tombstone, and then another
@@ -52,7 +50,7 @@ impl Seen {
         // once, so the copy is the task once this call has claimed the entry, after it made the
         // copy. 3. The word says whether the engine was the last owner.
         unsafe {
-            let copy = place.0.write(entry.copy_task());
+            *place = entry.copy_task();
             let deadline = match entry.state.claim(seen, now) {
                 Expire::Done(deadline) => deadline,
                 Expire::Alone(deadline) => {
@@ -61,7 +59,7 @@ impl Seen {
                 }
                 other => return Err((entry, other)),
             };
-            Ok(Claimed::Once(deadline, copy.as_task()))
+            Ok(Claimed::Once(deadline, TaskInPlace::new(place)))
         }
     }
 
@@ -72,16 +70,6 @@ impl Seen {
             Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, Running::of(self.entry))),
             other => Err((self.entry, other)),
         }
-    }
-}
-
-/// Where a thread keeps the task that it is about to claim.
-pub(crate) struct TaskPlace(MaybeUninit<TaskCopy>);
-
-impl TaskPlace {
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Self(MaybeUninit::uninit())
     }
 }
 

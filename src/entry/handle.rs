@@ -151,7 +151,7 @@ impl Handle {
         // does not change. 2. The exchange takes the entry out of PENDING after the copy was made.
         unsafe {
             let copy = entry.copy_task();
-            if entry.state.give_up(seen, listed.is_some()) { Ok(copy.into_task()) } else { Err((self, listed)) }
+            if entry.state.give_up(seen, listed.is_some()) { Ok(copy.assume_init()) } else { Err((self, listed)) }
         }
     }
 

@@ -28,7 +28,6 @@ mod series;
 mod state;
 mod table_and_home;
 mod task;
-mod task_copy;
 mod token;
 mod tomb;
 mod won;
@@ -37,7 +36,7 @@ mod work;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Stays, Still, TaskPlace};
+pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Stays, Still};
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
@@ -52,8 +51,7 @@ pub(crate) use state::{ArmFlags, Snapshot, State};
 use table_and_home::TableAndHome;
 pub(crate) use table_and_home::tables_fit;
 use task::{Captures, TaskVTable};
-pub(crate) use task::{Task, TaskInPlace};
-use task_copy::TaskCopy;
+pub(crate) use task::{Task, TaskInPlace, TaskPlace};
 pub(crate) use token::{Arrival, Stacked, Token};
 pub(crate) use tomb::{Listed, Tomb, Tombs};
 pub(crate) use won::{EndedEarly, Running, Won};
@@ -208,7 +206,7 @@ impl Entry {
     unsafe fn take_task(&self) -> Task {
         // SAFETY: `fill` put a task in, and nothing else writes the body before the caller, which
         // took the entry out of PENDING, has taken it once.
-        unsafe { self.copy_task().into_task() }
+        unsafe { self.copy_task().assume_init() }
     }
 
     /// Copies the task, for a thread that is about to claim the entry, or to [give it
@@ -219,11 +217,13 @@ impl Entry {
     /// The caller holds the engine's ownership of an entry that was linked or marked for a batch,
     /// or the handle of a timeout that runs once. Or it took the entry out of PENDING.
     #[inline]
-    unsafe fn copy_task(&self) -> TaskCopy {
+    unsafe fn copy_task(&self) -> TaskPlace {
         // Other threads only read the body meanwhile. Whoever puts a task back into it, or arms the
         // entry anew, has the engine's ownership, or a tombstone. A linked or marked entry becomes
         // none. If the timeout runs once, its handle keeps others from both, too.
-        TaskCopy::new(self.table_and_home.table(), self.captures.get())
+        // SAFETY: 1. The caller's entry was armed, so there is a table. 2. Both parts are of the
+        // task in the entry, and one of the two copies is used.
+        unsafe { TaskPlace::new(Task::from_parts(self.table_and_home.table().unwrap_unchecked(), self.captures.get())) }
     }
 
     /// Returns whether the waker in the entry wakes the same task as `waker`.
@@ -261,7 +261,7 @@ unsafe impl Send for Entry {}
 pub(crate) mod raw {
     use super::{Entry, Link};
     #[cfg(loom)]
-    use super::{Home, Task, TaskCopy};
+    use super::{Home, Task, TaskPlace};
 
     #[cfg(loom)]
     pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, task: Task) {
@@ -289,7 +289,7 @@ pub(crate) mod raw {
     /// # Safety
     /// As for `Entry::copy_task`.
     #[cfg(loom)]
-    pub(crate) unsafe fn copy_task(entry: &Entry) -> TaskCopy {
+    pub(crate) unsafe fn copy_task(entry: &Entry) -> TaskPlace {
         // SAFETY: the caller says so.
         unsafe { entry.copy_task() }
     }

@@ -29,8 +29,12 @@ pub(crate) struct Task {
     captures: Captures,
 }
 
-/// A task in the place of its captures, which nobody uses again. Dropping it drops the closure
-/// without running it.
+/// Where a thread keeps a copy of an entry's task, which it makes before it claims the timeout. If
+/// it then takes the entry out of PENDING, the copy is the task, and otherwise it is worth nothing.
+pub(crate) type TaskPlace = MaybeUninit<Task>;
+
+/// A task where it is, because a task that is moved on its way to be run costs a copy each time.
+/// Nobody uses the place again. Dropping it drops the closure without running it.
 pub(crate) struct TaskInPlace<'a> {
     vtable: &'static TaskVTable,
     captures: &'a mut Captures,
@@ -237,9 +241,12 @@ impl Drop for Task {
 
 impl<'a> TaskInPlace<'a> {
     /// # Safety
-    /// The parts are those of one task, and nobody uses the captures again.
+    /// A task is in the place: the copy of a task, made before the caller took its entry out of
+    /// PENDING. The task was not taken otherwise, and the place is not used again.
     #[inline]
-    pub(super) unsafe fn new(vtable: &'static TaskVTable, captures: &'a mut Captures) -> Self {
+    pub(super) unsafe fn new(place: &'a mut TaskPlace) -> Self {
+        // SAFETY: a task is in the place.
+        let Task { vtable, captures } = unsafe { place.assume_init_mut() };
         Self { vtable, captures }
     }
 

@@ -85,7 +85,7 @@ impl Won {
         unsafe {
             let mut copy = self.0.copy_task();
             then(self.0);
-            run(copy.as_task());
+            run(TaskInPlace::new(&mut copy));
         }
     }
 }

@@ -252,7 +252,7 @@ impl Bare {
         // SAFETY: no other thread has seen the entry, which is as good as marked. This thread gives
         // it up.
         let entry = unsafe { Marked::from_raw(armed.entry) };
-        let mut place = TaskPlace::new();
+        let mut place = TaskPlace::uninit();
         match entry.look().claim(Subtick::NEVER, &mut place, |_| unreachable!("it has a handle")) {
             Ok(Claimed::Run(deadline, run)) => PeriodicRun { deadline, run },
             _ => unreachable!("just armed"),

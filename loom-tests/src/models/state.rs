@@ -267,7 +267,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
             let fired = matches!(claim, Expire::Done(_) | Expire::Alone(_));
             if fired {
                 // SAFETY: this thread has just claimed the entry, after the copy.
-                unsafe { copy.into_task() }.run();
+                unsafe { copy.assume_init() }.run();
             }
             // A claim that has won with a handle there has given the entry up.
             let engine_was_last = match claim {
@@ -371,7 +371,7 @@ fn exactly_one_of_three_owners_lets_go_last() {
             let claim = theirs.state.claim(seen, tick(5));
             assert!(matches!(claim, Expire::Done(_) | Expire::Alone(_)));
             // SAFETY: this thread has just claimed the entry, after the copy.
-            unsafe { copy.into_task() }.run();
+            unsafe { copy.assume_init() }.run();
             let is_last = matches!(claim, Expire::Alone(_));
             if is_last {
                 reused(&theirs);
