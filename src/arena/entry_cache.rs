@@ -111,6 +111,12 @@ pub(crate) struct ArenaCache<'a> {
 }
 
 impl ArenaCache<'_> {
+    /// Returns a free entry of the cache, see [`EntryCache::take`].
+    #[inline]
+    pub(crate) fn take(self) -> Option<Sole> {
+        self.cache.take()
+    }
+
     /// Returns a free entry of the arena, and keeps more for the next calls. Returns `None` if the
     /// arena has to [`grow`](Self::grow) first.
     pub(crate) fn refill(self) -> Option<Sole> {

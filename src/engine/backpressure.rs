@@ -134,7 +134,7 @@ impl Shared {
     /// Returns a free entry, or `None` if there is no memory. May wait for the worker.
     #[inline]
     pub(crate) fn take_entry(&self, mine: Local<'_>, remote: &Remote) -> Option<Sole> {
-        mine.take_free().or_else(|| self.take_entry_slowly(mine, remote))
+        mine.cache().take().or_else(|| self.take_entry_slowly(mine, remote))
     }
 
     /// The rest of [`take_entry`](Self::take_entry), when the thread has no free entry.
@@ -153,7 +153,7 @@ impl Shared {
         entries.try_reserve_exact(len).ok()?;
         let mut patience = Patience::default();
         while entries.len() < len {
-            let Some(entry) = mine.take_free().or_else(|| self.refill_or_grow(mine, remote, &mut patience)) else {
+            let Some(entry) = mine.cache().take().or_else(|| self.refill_or_grow(mine, remote, &mut patience)) else {
                 break;
             };
             entries.push(entry);
@@ -168,20 +168,20 @@ impl Shared {
 
     /// Gets a free entry when the thread has none left, out of new memory if there is no other.
     fn refill_or_grow(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
-        self.refill_after_wait(mine, remote, patience).or_else(|| mine.grow(patience.growth()))
+        self.refill_after_wait(mine, remote, patience).or_else(|| mine.cache().grow(patience.growth()))
     }
 
     /// Gets a free entry when the thread has none left, or `None` if the arena has to grow first.
     fn refill_after_wait(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
         let waits = !self.max_wait.is_zero();
         while waits && remote.has_much_garbage() && patience.wait(self, remote) {}
-        let mut entry = mine.refill();
+        let mut entry = mine.cache().refill();
         while entry.is_none() && waits && remote.is_behind() && patience.wait(self, remote) {
-            entry = mine.refill();
+            entry = mine.cache().refill();
         }
         // Look again after the wait: what the worker gave back before it was seen to be done is
         // there by now.
-        entry.or_else(|| mine.refill())
+        entry.or_else(|| mine.cache().refill())
     }
 
     /// Waits for the worker now if the next entry would have to, so that there is one when the

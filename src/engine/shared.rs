@@ -310,7 +310,7 @@ impl Shared {
         if self.is_forked() {
             return 0;
         }
-        self.with_thread_state(|mine| mine.flush());
+        self.with_thread_state(|mine| mine.cache().flush());
         self.remotes.iter().for_each(|remote| remote.ask_for_shrink());
         self.arena.shrink()
     }

@@ -8,7 +8,7 @@ use std::ptr;
 use crossbeam_utils::CachePadded;
 
 use super::state::{Own, ThreadState};
-use crate::arena::{Arena, ArenaCache, Growth};
+use crate::arena::{Arena, ArenaCache};
 use crate::count::Counts;
 use crate::entry::{Handle, Listed, Sole, Tomb};
 use crate::shard::Remote;
@@ -93,27 +93,11 @@ impl<'a> Local<'a> {
         &get_or_set(&self.state.other_shards, make)[shard]
     }
 
+    /// Returns the thread's free entries, with their arena.
     #[inline]
-    fn cache(self) -> ArenaCache<'a> {
+    pub(crate) fn cache(self) -> ArenaCache<'a> {
         // SAFETY: the state and the arena are of one engine.
         unsafe { self.own().free.with(self.arena) }
-    }
-
-    /// Returns a free entry of the thread's entry cache.
-    #[inline]
-    pub(crate) fn take_free(self) -> Option<Sole> {
-        self.own().free.take()
-    }
-
-    /// Returns a free entry out of the arena, after the thread has used up its own, or `None` if
-    /// the arena has none.
-    pub(crate) fn refill(self) -> Option<Sole> {
-        self.cache().refill()
-    }
-
-    /// Grows the arena, and returns a free entry, or `None` if there is no memory.
-    pub(crate) fn grow(self, growth: Growth) -> Option<Sole> {
-        self.cache().grow(growth)
     }
 
     /// Puts an entry of this engine back.
@@ -121,11 +105,6 @@ impl<'a> Local<'a> {
     pub(crate) fn put_entry(self, entry: Sole) {
         debug_assert!(entry.home().is_none_or(|home| Remote::at(home).engine() == self.engine()), "of this engine");
         self.cache().put(entry);
-    }
-
-    /// Gives the thread's free entries to the depot.
-    pub(crate) fn flush(self) {
-        self.cache().flush();
     }
 
     /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and
