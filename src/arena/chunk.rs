@@ -127,15 +127,13 @@ impl Chunk {
     /// Returns a chunk of `len` free entries, or `None` if there is no memory. Does not touch the
     /// memory.
     pub(super) fn new(len: usize) -> Option<Box<Self>> {
-        let mut chunk = Self::of(Zeroed::new(len)?)?;
-        chunk.find_pages();
-        Some(chunk)
+        Self::of(Zeroed::new(len)?, entries_a_page())
     }
 
     /// Like `new`, but writes to every page, so that the first use of an entry does not pay for a
     /// page fault (1.2 µs each).
     pub(super) fn reserved(len: usize) -> Option<Box<Self>> {
-        let chunk = Self::of(Zeroed::to_be_filled(len)?)?;
+        let chunk = Self::of(Zeroed::to_be_filled(len)?, 0)?;
         // In a model the memory holds loom's entries, not zeros.
         #[cfg(not(loom))]
         // SAFETY: the array was just made, and no entry of it was handed out.
@@ -145,8 +143,9 @@ impl Chunk {
         Some(chunk)
     }
 
-    /// Returns `None` if links can't name the memory.
-    fn of(entries: Zeroed<Entry>) -> Option<Box<Self>> {
+    /// Returns `None` if links can't name the memory. Its whole pages, of `a_page` entries, may be
+    /// given back, or none if that is zero.
+    fn of(entries: Zeroed<Entry>, a_page: usize) -> Option<Box<Self>> {
         debug_assert!(entries.len() > 0);
         if !fits_links(entries.first().cast(), entries.len() * size_of::<Entry>()) {
             return None;
@@ -157,23 +156,17 @@ impl Chunk {
             // entry, but loom does not know its atomics.)
             unsafe { entries.get(index).write(Entry::new_free()) };
         }
+        let begins = if cfg!(loom) { 0 } else { entries.first().addr().get() / size_of::<Entry>() };
+        let before_pages = begins.checked_next_multiple_of(a_page).map_or(0, |page| page - begins);
+        let pages = entries.len().saturating_sub(before_pages).checked_div(a_page).unwrap_or(0);
         Some(Box::new(Self {
             entries,
             issued: AtomicUsize::new(0),
-            before_pages: 0,
-            pages: 0,
+            before_pages,
+            pages: pages.min(WORDS * 64),
             given_back: std::array::from_fn(|_| AtomicU64::new(0)),
             older: ptr::null_mut(),
         }))
-    }
-
-    fn find_pages(&mut self) {
-        let a_page = entries_a_page();
-        if a_page > 0 {
-            let begins = self.entries.first().addr().get() / size_of::<Entry>();
-            self.before_pages = if cfg!(loom) { 0 } else { begins.next_multiple_of(a_page) - begins };
-            self.pages = (self.len().saturating_sub(self.before_pages) / a_page).min(WORDS * 64);
-        }
     }
 
     /// Returns how many whole pages may be given back.
@@ -189,8 +182,11 @@ impl Chunk {
     /// Returns which of these pages an entry of the chunk lies in, or `None` if it lies outside of
     /// them, at an edge.
     pub(super) fn page_of(&self, entry: &Entry) -> Option<usize> {
-        let index = (ptr::from_ref(entry).addr() - self.entries.first().addr().get()) / size_of::<Entry>();
-        let page = index.checked_sub(self.before_pages)? / entries_a_page();
+        self.page_at((ptr::from_ref(entry).addr() - self.entries.first().addr().get()) / size_of::<Entry>())
+    }
+
+    fn page_at(&self, index: usize) -> Option<usize> {
+        let page = index.checked_sub(self.before_pages)?.checked_div(entries_a_page())?;
         (page < self.pages).then_some(page)
     }
 
@@ -207,7 +203,7 @@ impl Chunk {
     /// The pages are this chunk's. Their entries are free, and belong to the caller alone.
     pub(super) unsafe fn give_back(&self, from: usize, pages: usize) -> usize {
         let len = pages * entries_a_page();
-        // SAFETY: they are whole pages of this chunk (`find_pages`). All their entries are free and
+        // SAFETY: they are whole pages of this chunk (`of`). All their entries are free and
         // the caller's, so nobody reads what is lost: zeros are free entries too.
         let is_gone = unsafe { self.entries.discard(self.first_of(from), len) };
         for page in from..from + pages {
@@ -241,9 +237,8 @@ impl Chunk {
     }
 
     fn is_given_back(&self, index: usize) -> bool {
-        let Some(entries) = index.checked_sub(self.before_pages) else { return false };
-        let page = entries.checked_div(entries_a_page()).unwrap_or(self.pages);
-        page < self.pages && self.given_back[page / 64].load(Ordering::Relaxed) >> (page % 64) & 1 == 1
+        let bit = |page: usize| self.given_back[page / 64].load(Ordering::Relaxed) >> (page % 64) & 1;
+        self.page_at(index).is_some_and(|page| bit(page) == 1)
     }
 
     pub(super) fn len(&self) -> usize {
