@@ -1,6 +1,6 @@
 //! What the worker has taken out of the inbox and not linked yet.
 
-use crate::entry::{Owned, Stack};
+use crate::entry::Owned;
 use crate::shard::Taken;
 
 /// Entries out of the inbox, which gives the newest first. They are turned round, so that what one
@@ -10,9 +10,9 @@ use crate::shard::Taken;
 pub(super) struct Arrivals {
     newest_first: Taken<Owned>,
     /// What is turned round so far.
-    oldest_first: Stack,
+    oldest_first: Taken<Owned>,
     /// What was looked at, and found no memory. It comes again in the next turn.
-    set_aside: Stack,
+    set_aside: Taken<Owned>,
     /// How many there were, up to 65,535.
     depth: usize,
 }
@@ -22,7 +22,7 @@ impl Arrivals {
 
     pub(super) const fn new(taken: Taken<Owned>) -> Self {
         let depth = taken.depth();
-        Self { newest_first: taken, oldest_first: Stack::new(), set_aside: Stack::new(), depth }
+        Self { newest_first: taken, oldest_first: Taken::NONE, set_aside: Taken::NONE, depth }
     }
 
     /// Adds what was taken out of the inbox, when all that came before is turned round. It comes

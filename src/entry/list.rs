@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
 use super::token::Listable;
-use super::{Link, Owned, entry_ref};
+use super::{Link, entry_ref};
 use crate::sync::prefetch;
 
 /// Entries in the order in which they were pushed.
@@ -109,45 +109,6 @@ impl<T: Listable> Chain<T> {
         if self.len == 0 {
             self.last = ptr::null_mut();
         }
-        Some(entry)
-    }
-}
-
-/// Entries of which the newest comes out first.
-#[derive(Debug)]
-pub(crate) struct Stack<T = Owned> {
-    first: Link,
-    of: PhantomData<T>,
-}
-
-// SAFETY: a stack is the values that were pushed.
-unsafe impl<T: Send> Send for Stack<T> {}
-
-impl<T: Listable> Stack<T> {
-    pub(crate) const fn new() -> Self {
-        Self { first: ptr::null_mut(), of: PhantomData }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_null()
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, entry: T) {
-        entry.entry().set_next(self.first);
-        self.first = entry.into_raw().as_ptr();
-    }
-
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        let entry = NonNull::new(self.first)?;
-        // SAFETY: 1. The stack owns its entries, and their links. 2. `push` got the value, and it
-        // is given out once, as it is in the stack no more.
-        let entry = unsafe {
-            self.first = entry_ref(entry).next();
-            T::from_raw(entry)
-        };
-        prefetch(self.first);
         Some(entry)
     }
 }

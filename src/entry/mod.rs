@@ -40,7 +40,7 @@ pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Stays, Still};
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
-pub(crate) use list::{Chain, Stack};
+pub(crate) use list::Chain;
 pub(crate) use outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
 pub(crate) use owned::{Armed, Linkable, Owned, Sole};
 pub(crate) use part::Part;

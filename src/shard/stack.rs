@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use crate::entry::{ADDRESS_BITS, Link, Stacked};
+use crate::entry::{ADDRESS_BITS, Link, Owned, Stacked};
 
 /// Set if the stack accepts nothing more, because the engine has been shut down.
 pub(crate) const CLOSED: usize = 2;
@@ -85,5 +85,14 @@ impl<T: Stacked> Taken<T> {
         self.first = entry.below();
         crate::sync::prefetch(self.first);
         Some(entry)
+    }
+}
+
+impl Taken<Owned> {
+    /// Puts an entry before all others. The [depth](Self::depth) stays what it was.
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Owned) {
+        entry.set_below(self.first);
+        self.first = entry.into_raw().as_ptr();
     }
 }
