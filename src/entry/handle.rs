@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use super::{Cancel, Entry, HandleGone, Home, Listed, Queued, Reset, Sole, Task};
+use super::{Cancel, Entry, HandleGone, Home, Listed, Queued, Reset, Snapshot, Sole, Task};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -45,16 +45,10 @@ impl Handle {
         unsafe { self.entry().home().unwrap_unchecked() }
     }
 
-    pub(crate) fn is_pending(&self) -> bool {
-        self.entry().state.is_pending()
-    }
-
-    pub(crate) fn is_expired(&self) -> bool {
-        self.entry().state.is_expired()
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.entry().state.is_cancelled()
+    /// Returns the word as it is at this moment.
+    #[inline]
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.entry().snapshot()
     }
 
     #[inline]
@@ -97,7 +91,7 @@ impl Handle {
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
         // So it is not another waker that has since got the same address.
         // SAFETY: the caller says so.
-        self.entry().state.is_pending() && unsafe { self.entry().wakes_the_same(waker) || self.change(waker) }
+        self.snapshot().is_pending() && unsafe { self.entry().wakes_the_same(waker) || self.change(waker) }
     }
 
     /// # Safety

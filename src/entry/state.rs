@@ -137,7 +137,7 @@ impl ArmFlags {
     }
 }
 
-/// A word that the engine has seen. The entry may have been cancelled or reset since.
+/// A word that an owner has seen. The entry may have been cancelled or reset since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot(u64);
 
@@ -147,16 +147,19 @@ impl Snapshot {
         deadline_in(self.0)
     }
 
-    /// Returns whether it was pending. A periodic timeout that is in the wheel does not run.
+    /// Returns whether it was to run; for a periodic timeout, to run again.
     #[inline]
     pub(crate) fn is_pending(self) -> bool {
-        phase_of(self.0) == PENDING
+        phase_of(self.0) == PENDING || is_in_run(self.0)
     }
 
-    /// Returns whether it had expired.
+    pub(crate) fn is_expired(self) -> bool {
+        phase_of(self.0) == EXPIRED && !is_in_run(self.0)
+    }
+
     #[inline]
-    pub(super) fn has_expired(self) -> bool {
-        phase_of(self.0) == EXPIRED
+    pub(crate) fn is_cancelled(self) -> bool {
+        phase_of(self.0) == CANCELLED
     }
 
     /// Returns what kind of timeout the entry holds, which does not change.
@@ -197,22 +200,6 @@ impl State {
     #[inline]
     pub(crate) fn deadline(&self) -> Subtick {
         deadline_in(self.0.load(Ordering::Relaxed))
-    }
-
-    /// Returns whether it will run; for a periodic timeout, run again. Acquire, here and below: a
-    /// thread that sees an end sees what led to it.
-    pub(crate) fn is_pending(&self) -> bool {
-        let word = self.0.load(Ordering::Acquire);
-        phase_of(word) == PENDING || is_in_run(word)
-    }
-
-    pub(crate) fn is_expired(&self) -> bool {
-        let word = self.0.load(Ordering::Acquire);
-        phase_of(word) == EXPIRED && !is_in_run(word)
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        phase_of(self.0.load(Ordering::Acquire)) == CANCELLED
     }
 
     /// PENDING → CANCELLED, by a caller that owns the entry. A periodic timeout is also cancelled
@@ -338,11 +325,12 @@ impl State {
         self.0.fetch_and(!QUEUED, Ordering::AcqRel);
     }
 
-    /// Returns the word as it is now. The caller holds the engine's ownership.
+    /// Returns the word as it is now. The caller is an owner.
     #[inline]
     pub(crate) fn load(&self) -> Snapshot {
-        // Acquire: pairs with the release of the handle that has gone. If the engine is the only
-        // owner, the step that ends the wait does not look again.
+        // Acquire: a thread that sees an end sees what led to it. For the engine it pairs with the
+        // release of the handle that has gone: if the engine is the only owner, the step that ends
+        // the wait does not look again.
         Snapshot(self.0.load(Ordering::Acquire))
     }
 

@@ -63,7 +63,7 @@ impl Won {
     #[inline]
     pub(crate) fn expired(&self) -> Option<Subtick> {
         let word = self.0.snapshot();
-        word.has_expired().then(|| word.deadline())
+        (!word.is_cancelled()).then(|| word.deadline())
     }
 
     #[inline]

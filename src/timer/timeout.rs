@@ -303,7 +303,7 @@ impl Timeout {
     /// itself: then a cancel is too late. The call neither blocks nor allocates.
     #[must_use]
     pub fn is_pending(&self) -> bool {
-        self.handle.is_pending()
+        self.handle.snapshot().is_pending()
     }
 
     /// Returns whether the timeout has expired: its deadline has come, and its task has run, is
@@ -311,7 +311,7 @@ impl Timeout {
     /// panicked. The call neither blocks nor allocates.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.handle.is_expired()
+        self.handle.snapshot().is_expired()
     }
 
     /// Returns whether the timeout was cancelled, handed back unfired by a shutdown, or dropped
@@ -319,7 +319,7 @@ impl Timeout {
     /// after the run under way. The call neither blocks nor allocates.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.handle.is_cancelled()
+        self.handle.snapshot().is_cancelled()
     }
 
     /// Returns the deadline as of the last successful reset, rounded up to a part of a tick (see

@@ -198,7 +198,7 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
         }
         let cancelled = cancels.into_iter().filter_map(|thread| thread.join().ok()).filter(|&won| won).count();
         assert_eq!(usize::from(withdrawn) + cancelled, 1);
-        assert!(entry.state.is_cancelled());
+        assert!(entry.snapshot().is_cancelled());
         ledger.assert_closed(usize::from(withdrawn));
     });
 }
