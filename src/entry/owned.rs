@@ -122,15 +122,6 @@ impl Linkable {
     }
 }
 
-impl Deref for Linkable {
-    type Target = Entry;
-
-    #[inline]
-    fn deref(&self) -> &Entry {
-        &self.0
-    }
-}
-
 /// An entry that nobody else owns, and that is in no list: a free one, or one that was never
 /// published.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 //! which the worker takes out.
 
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::owned::Sole;
@@ -40,15 +39,6 @@ impl Queued<'_> {
     /// Ends the ownership, because the queue is closed.
     pub(crate) fn refused(self) {
         self.entry().state.unqueue();
-    }
-}
-
-impl Deref for Queued<'_> {
-    type Target = Entry;
-
-    #[inline]
-    fn deref(&self) -> &Entry {
-        self.entry()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
+use super::token::Token;
 use super::work::Work;
 use super::{ArmFlags, Armed, Entry, Owned};
 use crate::time::Subtick;
@@ -31,6 +32,10 @@ impl Listed {
 #[repr(transparent)]
 pub(crate) struct Tomb(NonNull<Entry>);
 
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. The list of its thread is linked by
+// `aside`, which is the producer's.
+unsafe impl Token for Tomb {}
+
 impl Tomb {
     /// Makes the tombstone that the entry of a handle is about to become.
     ///
@@ -41,13 +46,6 @@ impl Tomb {
     #[inline]
     pub(crate) unsafe fn of(entry: NonNull<Entry>) -> (Self, Listed) {
         (Self(entry), Listed(entry))
-    }
-
-    #[inline]
-    fn entry(&self) -> &Entry {
-        // SAFETY: this value owns the entry, which is in the arena of the engine whose thread has
-        // this tombstone. All fields have interior mutability.
-        unsafe { self.0.as_ref() }
     }
 
     /// Puts work in, and makes the entry pending again. Returns its address if it is still where

@@ -13,7 +13,7 @@ use super::inbox::{Closed, Inbox, Pushed};
 use super::number::{Number, remote_of};
 use super::side_queue::{SidePush, SideQueue};
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
-use crate::entry::{Arrival, Chain, Entry, Home, Owned, Queued};
+use crate::entry::{Arrival, Chain, Entry, Home, Owned, Queued, Token};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
 use crate::time::{Subtick, Timeline};
 
@@ -288,7 +288,7 @@ impl Remote {
     /// Pushes a cancelled entry to the worker. Wakes the worker only if too many of them wait.
     #[inline]
     pub(crate) fn push_cancelled(&self, entry: Queued<'_>) {
-        assert!(self.is_home_of(&entry), "an entry goes to its own shard");
+        assert!(self.is_home_of(entry.entry()), "an entry goes to its own shard");
         match self.cancelled.push(entry) {
             Ok(SidePush::Done) => {}
             Ok(SidePush::Deep) => self.ring(),
@@ -310,7 +310,7 @@ impl Remote {
     /// still earlier deadline. That thread saw that the entry was on its way, and pushed nothing.
     /// It woke the worker, which found nothing, because the entry was not in the queue yet.
     pub(crate) fn push_moved(&self, entry: Queued<'_>, deadline: impl FnOnce() -> Subtick, timeline: &Timeline) {
-        assert!(self.is_home_of(&entry), "an entry goes to its own shard");
+        assert!(self.is_home_of(entry.entry()), "an entry goes to its own shard");
         match self.moved.push(entry) {
             Ok(pushed) => {
                 if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(deadline(), timeline)) {
