@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
-use crate::entry::{Handle, HandleLetGo, LastHandle, Listed, Orphan, Task};
+use crate::entry::{Handle, LastHandle, Listed, Orphan, Task};
 use crate::shard::{EngineAddress, Number, Remote};
 use crate::thread::{LocalRefs, ShardedRef, ThreadState};
 
@@ -193,12 +193,7 @@ impl Shared {
         } else {
             handle
         };
-        let orphan = match handle.let_go() {
-            HandleLetGo::OthersOwn => None,
-            HandleLetGo::Last(handle) => Self::free_entry(handle),
-            HandleLetGo::Orphan(orphan) => Some(orphan),
-        };
-        if let Some(orphan) = orphan {
+        if let Some(orphan) = handle.let_go().unwrap_or_else(Self::free_entry) {
             let shared = Shared::ptr_of_remote(Remote::at(orphan.home()));
             // SAFETY: 1. The final sweep counted this handle, which is subtracted here, once. The
             // arena is there until then. 2. If it was the last one, nobody else uses the engine.

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Queued, Reset, TaskInPlace};
+use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset, TaskInPlace};
 use crate::panics::Panic;
 use crate::shard::{Command, Number, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
@@ -174,11 +174,7 @@ impl Held {
 
     /// Cancels it, wherever it is, and tells the worker if necessary.
     fn cancel(self, remote: &Remote) {
-        match self.handle().cancel() {
-            Cancelling::Won(_) => {}
-            Cancelling::WonQueued(_, entry) => remote.push_cancelled(entry),
-            other => panic!("{other:?}"),
-        }
+        assert!(self.handle().cancel(|entry| remote.push_cancelled(entry)).is_some());
     }
 }
 
@@ -280,7 +276,7 @@ fn moved_entries_count_as_garbage_until_the_worker_has_popped_them() {
     for held in &held {
         rig.reset_and_push(held, Subtick::new(50));
         // It is in one queue, so it does not go to the other.
-        assert!(matches!(held.handle().cancel(), Cancelling::Won(_)));
+        assert!(held.handle().cancel(|_| panic!("it is queued already")).is_some());
     }
     assert!(rig.remote().has_much_garbage() && rig.remote().is_behind());
     let collected = rig.remote().counters.collected.get();

@@ -56,16 +56,18 @@ impl Handle {
         self.entry().state.deadline()
     }
 
-    /// Cancels the timeout.
+    /// Cancels the timeout. Returns its task, or `None` if it is too late. If QUEUED is the
+    /// caller's then, `push` pushes the entry to the cancelled queue of its shard.
     #[inline]
-    pub(crate) fn cancel(&self) -> Cancelling<'_> {
+    pub(crate) fn cancel<'h>(&'h self, push: impl FnOnce(Queued<'h>)) -> Option<CancelledTask<'h>> {
         match self.entry().state.cancel() {
-            Cancel::TooLate => Cancelling::TooLate,
-            Cancel::WonRunning => Cancelling::WonRunning,
-            Cancel::Won => Cancelling::Won(CancelledTask(self)),
+            Cancel::TooLate => return None,
+            Cancel::WonRunning => return Some(CancelledTask(None)),
+            Cancel::Won => {}
             // SAFETY: the cancel has set QUEUED. The value borrows the handle.
-            Cancel::WonQueued => Cancelling::WonQueued(CancelledTask(self), unsafe { Queued::new(self.0) }),
+            Cancel::WonQueued => push(unsafe { Queued::new(self.0) }),
         }
+        Some(CancelledTask(Some(self)))
     }
 
     /// Changes the deadline, see [`State::reset`](super::State::reset). If QUEUED is the caller's
@@ -149,30 +151,22 @@ impl Handle {
         }
     }
 
-    /// Gives the ownership up.
+    /// Gives the ownership up, unless it is the last. Returns what is left of the handle if the
+    /// arena's final sweep has counted it.
     #[inline]
-    pub(crate) fn let_go(self) -> HandleLetGo {
+    pub(crate) fn let_go(self) -> Result<Option<Orphan>, LastHandle> {
         match self.entry().state.handle_lets_go() {
-            HandleGone::OthersOwn => HandleLetGo::OthersOwn,
-            HandleGone::Last => HandleLetGo::Last(LastHandle(self)),
-            HandleGone::Orphan => HandleLetGo::Orphan(Orphan(self)),
+            HandleGone::OthersOwn => Ok(None),
+            HandleGone::Orphan => Ok(Some(Orphan(self))),
+            HandleGone::Last => Err(LastHandle(self)),
         }
     }
 }
 
-/// What a cancel has come to: [`Cancel`] with what is the caller's then.
-#[derive(Debug)]
-pub(crate) enum Cancelling<'h> {
-    TooLate,
-    WonRunning,
-    Won(CancelledTask<'h>),
-    /// The caller pushes the entry to the cancelled queue of its shard.
-    WonQueued(CancelledTask<'h>, Queued<'h>),
-}
-
 /// The task of a timeout that a call has cancelled, which is that call's. Its drop drops the task.
+/// There is none if a run was under way: the runner clears its task away.
 #[derive(Debug)]
-pub(crate) struct CancelledTask<'h>(&'h Handle);
+pub(crate) struct CancelledTask<'h>(Option<&'h Handle>);
 
 impl Drop for CancelledTask<'_> {
     #[inline]
@@ -181,16 +175,8 @@ impl Drop for CancelledTask<'_> {
         // late.
         // SAFETY: the call has won the cancel, and no run was under way, so the task is there. It
         // is taken here, once, and the handle, which is borrowed, keeps the entry as it is.
-        drop(unsafe { self.0.entry().take_task() });
+        drop(self.0.map(|handle| unsafe { handle.entry().take_task() }));
     }
-}
-
-/// What a handle finds when it lets go: [`HandleGone`] with what is the caller's then.
-#[derive(Debug)]
-pub(crate) enum HandleLetGo {
-    OthersOwn,
-    Last(LastHandle),
-    Orphan(Orphan),
 }
 
 /// A handle that is the last owner of its entry, and has not given it up yet.

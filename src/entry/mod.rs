@@ -37,7 +37,7 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Stays, Still};
-pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan};
+pub(crate) use handle::{Handle, LastHandle, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::Chain;

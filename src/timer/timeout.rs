@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use crate::engine::Shared;
-use crate::entry::{Cancelling, Entry, Handle, Reset};
+use crate::entry::{Entry, Handle, Reset};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::{Subtick, Timeline, UpperBound};
@@ -133,16 +133,7 @@ impl Timeout {
     /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     pub fn cancel(&self) -> bool {
         let remote = self.remote();
-        let task = match self.handle.cancel() {
-            Cancelling::TooLate => return false,
-            // The task is its runner's, which drops it.
-            Cancelling::WonRunning => None,
-            Cancelling::Won(task) => Some(task),
-            Cancelling::WonQueued(task, entry) => {
-                remote.push_cancelled(entry);
-                Some(task)
-            }
-        };
+        let Some(task) = self.handle.cancel(|entry| remote.push_cancelled(entry)) else { return false };
         let shared = Shared::of_remote(remote);
         shared.give_places_back(1);
         shared.count(remote, |counts| counts.cancelled.add(1));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, Cancelling, Ended, EngineGone, Entry, Expire, FromQueue, Handle, HandleLetGo, Home, OutOfQueue,
-    Queued, Reset, Task, Token, raw,
+    ArmFlags, Cancel, Ended, EngineGone, Entry, Expire, FromQueue, Handle, Home, OutOfQueue, Queued, Reset, Task,
+    Token, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -33,12 +33,9 @@ fn handle(entry: &Entry) -> Handle {
 }
 
 fn cancel(entry: &Entry) -> Cancel {
-    match handle(entry).cancel() {
-        Cancelling::TooLate => Cancel::TooLate,
-        Cancelling::WonRunning => Cancel::WonRunning,
-        Cancelling::Won(_) => Cancel::Won,
-        Cancelling::WonQueued(..) => Cancel::WonQueued,
-    }
+    let mut won = Cancel::Won;
+    let handle = handle(entry);
+    handle.cancel(|_| won = Cancel::WonQueued).map_or(Cancel::TooLate, |_| won)
 }
 
 fn reset(entry: &Entry, deadline: u64) -> Reset {
@@ -54,13 +51,13 @@ fn pop(entry: &Entry) -> OutOfQueue {
 /// Lets go of the handle. If it is the last owner, the entry is used again, by `reuse`.
 fn let_go(entry: &Entry, reuse: &impl Fn(&Entry)) -> bool {
     match handle(entry).let_go() {
-        HandleLetGo::Last(handle) => {
+        Err(handle) => {
             reuse(entry);
             assert!(handle.free().is_none());
             true
         }
-        HandleLetGo::OthersOwn => false,
-        HandleLetGo::Orphan(_) => panic!("no engine has ended"),
+        Ok(None) => false,
+        Ok(Some(_)) => panic!("no engine has ended"),
     }
 }
 
