@@ -78,6 +78,7 @@ impl Depot {
         self.overflow.push(magazine);
     }
 
+    /// Returns `None` if the depot is empty.
     pub(super) fn take(&self) -> Option<Magazine> {
         #[cfg(not(loom))]
         if let Some(magazine) = self.shelf.pop() {

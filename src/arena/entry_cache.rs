@@ -87,7 +87,7 @@ impl EntryCache {
     }
 
     fn begin(&self, run: Run) -> Sole {
-        let (first, len) = run.into_parts();
+        let Run { first, len } = run;
         self.fresh.set(first.as_ptr().wrapping_add(1));
         self.fresh_len.set(short(len - 1));
         sole(first)
@@ -96,7 +96,7 @@ impl EntryCache {
     #[cold]
     fn change_magazine(&self, arena: &Arena) {
         if let Some(first) = self.spare.replace(NonNull::new(self.free.get())) {
-            arena.return_magazine(full(first));
+            arena.depot.put(full(first));
         }
         self.free.set(ptr::null_mut());
         self.free_len.set(0);
@@ -122,10 +122,7 @@ impl ArenaCache<'_> {
     pub(crate) fn refill(self) -> Option<Sole> {
         let Self { cache, arena } = self;
         debug_assert!(!cache.has_fresh() && cache.spare.get().is_none(), "only after `take` has found nothing");
-        arena
-            .take_magazine()
-            .map(|magazine| cache.open(magazine))
-            .or_else(|| arena.take_run().map(|run| cache.begin(run)))
+        arena.depot.take().map(|magazine| cache.open(magazine)).or_else(|| arena.take_run().map(|run| cache.begin(run)))
     }
 
     /// Returns a fresh entry out of new memory, or `None` if there is no memory.
@@ -152,10 +149,10 @@ impl ArenaCache<'_> {
     pub(crate) fn flush(self) {
         let Self { cache, arena } = self;
         if let Some(first) = cache.spare.take() {
-            arena.return_magazine(full(first));
+            arena.depot.put(full(first));
         }
         if let Some(first) = NonNull::new(cache.free.replace(ptr::null_mut())) {
-            arena.return_magazine(magazine(first, cache.free_len.replace(0).into()));
+            arena.depot.put(magazine(first, cache.free_len.replace(0).into()));
         }
     }
 }

@@ -33,7 +33,7 @@ mod per_thread;
 mod shrink;
 
 use chunk::{A_FEW, Chunk, Chunks, LARGEST_CHUNK, Run};
-use depot::{Depot, Magazine};
+use depot::Depot;
 pub(crate) use entry_cache::{ArenaCache, EntryCache};
 pub(crate) use per_thread::PerThread;
 #[cfg(all(loom, test))]
@@ -81,15 +81,6 @@ impl Arena {
             given_back: AtomicUsize::new(0),
             orphans: AtomicUsize::new(ORPHAN_BIAS),
         })
-    }
-
-    /// Returns a magazine from the depot, or `None` if the depot is empty.
-    fn take_magazine(&self) -> Option<Magazine> {
-        self.depot.take()
-    }
-
-    fn return_magazine(&self, magazine: Magazine) {
-        self.depot.put(magazine);
     }
 
     /// Returns fresh entries, from a page that was given back or from the newest chunk. Returns

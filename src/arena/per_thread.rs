@@ -158,7 +158,7 @@ mod numbers {
         /// value. Looked at first, because a thread nearly always uses one engine. It has no
         /// destructor, so it costs one access and no registration.
         static REMEMBERED: Cell<(u64, NonNull<()>)> = const { Cell::new(NOTHING) };
-        static NUMBER: Held = Held(take());
+        static NUMBER: Held = Held(lock_free().and_then(|mut free| free.take()));
     }
 
     /// `None` if every number belongs to a thread, or if, in a forked child, a thread of the parent
@@ -177,10 +177,6 @@ mod numbers {
             std::thread::yield_now();
             FREE.try_lock().ok()
         })
-    }
-
-    fn take() -> Option<ThreadNumber> {
-        lock_free()?.take()
     }
 
     impl Drop for Held {

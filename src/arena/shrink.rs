@@ -86,11 +86,11 @@ impl Arena {
                 begun = Some(magazine);
             } else {
                 begun = None;
-                self.return_magazine(magazine);
+                self.depot.put(magazine);
             }
         }
         if let Some(magazine) = begun {
-            self.return_magazine(magazine);
+            self.depot.put(magazine);
         }
         let mut bytes = 0;
         for (chunk, begin) in &pages.chunks {
@@ -116,7 +116,7 @@ impl Arena {
         let mut all = None;
         // Bounded by the memory there is now, as other threads may add magazines all the time.
         for _ in 0..=self.capacity() / A_FEW {
-            let mut magazine = self.take_magazine();
+            let mut magazine = self.depot.take();
             if magazine.is_none() {
                 break;
             }
