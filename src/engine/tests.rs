@@ -17,7 +17,7 @@ use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset, TaskInPlace};
 use crate::panics::Panic;
 use crate::shard::{Command, Number, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
-use crate::time::{ManualClock, Source, Subtick, Timeline};
+use crate::time::{CustomClock, ManualClock, Subtick, Timeline};
 use crate::wheel::Wheel;
 
 /// Wakes the worker, and counts how it was called.
@@ -70,7 +70,7 @@ impl Rig {
     }
 
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
-        let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
+        let timeline = Timeline::new(Some(CustomClock::new(ManualClock::new())), Duration::from_micros(1));
         let arena = Arena::new(0).expect("memory");
         let plan = SharedPlan { timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
         let (shared, bell) = (SharedRef::create(plan, numbers()).expect("memory"), Bell::default());
@@ -348,7 +348,7 @@ fn no_two_engines_have_the_same_number_and_none_has_0() {
 fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     let told = Arc::new(());
     let witness = Arc::clone(&told);
-    let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
+    let timeline = Timeline::new(Some(CustomClock::new(ManualClock::new())), Duration::from_micros(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
     let arena = Arena::new(0).expect("memory");
     let plan = SharedPlan { timeline, arena, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };

@@ -15,5 +15,5 @@ pub(crate) use clock::{Follower, RealTime};
 pub use manual::ManualClock;
 pub use pausable::PausableClock;
 pub(crate) use tick::{Moment, Subtick, saturating_ns};
-pub(crate) use timeline::{Source, Timeline};
+pub(crate) use timeline::{CustomClock, Timeline};
 pub(crate) use upper_bound_clock::UpperBound;

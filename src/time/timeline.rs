@@ -12,14 +12,8 @@ use super::tick::{Moment, Scale, Subtick, saturating_ns};
 use super::upper_bound_clock::{self, UpperBound};
 use crate::panics::{self, CatchUnwind};
 
-/// The source of the engine's time: the system's monotonic clock, unless the user gave another.
-pub(crate) enum Source {
-    Monotonic,
-    Custom(Custom),
-}
-
 /// A clock that the user gave.
-pub(crate) struct Custom {
+pub(crate) struct CustomClock {
     /// In a `CatchUnwind`: the thread that drops the engine's memory last may be doing something
     /// else, which a panic of the clock's destructor must not interrupt.
     clock: CatchUnwind<Box<dyn Clock>>,
@@ -29,20 +23,13 @@ pub(crate) struct Custom {
     pausable: Option<PausableClock>,
 }
 
-impl Source {
-    pub(crate) fn custom(clock: impl Clock) -> Self {
+impl CustomClock {
+    pub(crate) fn new(clock: impl Clock) -> Self {
         let any: &dyn Any = &clock;
         let pausable = any.downcast_ref::<PausableClock>().cloned();
         let below = pausable.as_ref().and_then(PausableClock::manual);
         let manual = any.downcast_ref::<ManualClock>().or(below).cloned();
-        Self::Custom(Custom { clock: CatchUnwind::new(Box::new(clock)), manual, pausable })
-    }
-
-    fn now(&self) -> Instant {
-        match self {
-            Self::Monotonic => Instant::now(),
-            Self::Custom(Custom { clock, .. }) => clock.now(),
-        }
+        Self { clock: CatchUnwind::new(Box::new(clock)), manual, pausable }
     }
 }
 
@@ -50,18 +37,19 @@ impl Source {
 #[derive(Debug)]
 pub(crate) struct Timeline {
     scale: Scale,
-    source: Source,
+    /// By default the engine goes by the system's monotonic clock.
+    custom: Option<CustomClock>,
     base: upper_bound_clock::Base,
 }
 
 impl Timeline {
     /// The engine's time begins with this call.
-    pub(crate) fn new(source: Source, tick: Duration) -> Self {
+    pub(crate) fn new(custom: Option<CustomClock>, tick: Duration) -> Self {
         // Must come before the first read of the clock, so that the start does not lie before the
         // process's base.
         upper_bound_clock::begin();
-        let start = source.now();
-        Self { scale: Scale::new(start, tick), source, base: upper_bound_clock::Base::at(start) }
+        let start = now(custom.as_ref());
+        Self { scale: Scale::new(start, tick), custom, base: upper_bound_clock::Base::at(start) }
     }
 
     #[inline]
@@ -71,13 +59,13 @@ impl Timeline {
 
     /// Returns the clock if it is a manual one.
     pub(crate) fn as_manual(&self) -> Option<&ManualClock> {
-        if let Source::Custom(Custom { manual, .. }) = &self.source { manual.as_ref() } else { None }
+        self.custom.as_ref()?.manual.as_ref()
     }
 
     /// Has the clock tell an engine when it has moved otherwise than the real one. A manual clock
     /// does not tell a driven engine: the caller that moves the clock turns the driver, too.
     pub(crate) fn tell<E: Follower + 'static>(&self, engine: Weak<E>, is_driven: bool) {
-        let Source::Custom(Custom { clock, manual, pausable }) = &self.source else { return };
+        let Some(CustomClock { clock, manual, pausable }) = &self.custom else { return };
         if let Some(manual) = manual.as_ref().filter(|_| !is_driven) {
             manual.follow(Weak::<E>::clone(&engine));
         }
@@ -88,12 +76,12 @@ impl Timeline {
 
     /// Returns whether the clock is the system's own, by which threads sleep.
     pub(crate) fn is_the_systems(&self) -> bool {
-        matches!(self.source, Source::Monotonic)
+        self.custom.is_none()
     }
 
     /// Returns the clock's time.
     pub(crate) fn now(&self) -> Instant {
-        self.source.now()
+        now(self.custom.as_ref())
     }
 
     /// Returns the exact time in nanoseconds since the start. Used to decide what is due.
@@ -112,10 +100,7 @@ impl Timeline {
     /// system's clock; another clock is read exactly.
     #[inline(always)]
     fn upper_bound_ns(&self, look: impl FnOnce() -> UpperBound) -> u64 {
-        match &self.source {
-            Source::Monotonic => look().ns_since(self.base),
-            Source::Custom(_) => self.ns_by_clock(),
-        }
+        if self.is_the_systems() { look().ns_since(self.base) } else { self.ns_by_clock() }
     }
 
     #[cold]
@@ -246,8 +231,8 @@ impl Timeline {
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        let Source::Custom(Custom { pausable, .. }) = &self.source else { return false };
-        pausable.as_ref().is_some_and(PausableClock::is_paused)
+        let pausable = self.custom.as_ref().and_then(|custom| custom.pausable.as_ref());
+        pausable.is_some_and(PausableClock::is_paused)
     }
 
     /// Returns whether time does not pass by itself now. Then somebody has to move the clock or end
@@ -257,12 +242,13 @@ impl Timeline {
     }
 }
 
-impl fmt::Debug for Source {
+fn now(custom: Option<&CustomClock>) -> Instant {
+    custom.map_or_else(Instant::now, |custom| custom.clock.now())
+}
+
+impl fmt::Debug for CustomClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Source::Monotonic => "Monotonic",
-            Source::Custom(_) => "Custom",
-        })
+        f.write_str("CustomClock")
     }
 }
 
@@ -272,7 +258,7 @@ mod tests {
 
     #[test]
     fn no_delay_is_a_tick_that_has_come() {
-        let timeline = Timeline::new(Source::Monotonic, Duration::from_micros(3));
+        let timeline = Timeline::new(None, Duration::from_micros(3));
         for _ in 0..1_000 {
             let at_once = timeline.deadline_after(Duration::ZERO);
             assert!(at_once <= timeline.current());
@@ -282,7 +268,7 @@ mod tests {
 
     #[test]
     fn has_come_goes_by_the_exact_clock_and_not_by_the_upper_bound() {
-        let timeline = Timeline::new(Source::Monotonic, Duration::from_nanos(1));
+        let timeline = Timeline::new(None, Duration::from_nanos(1));
         for _ in 0..1_000 {
             let ahead = timeline.scale.subtick_at(timeline.upper_bound_ns(UpperBound::look));
             while !timeline.has_come(ahead) {}
@@ -292,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_timeout_waits_for_others_of_its_tick_only_if_it_is_to_come_and_they_ever_come() {
-        let timeline = Timeline::new(Source::Monotonic, Duration::from_secs(1 << 25));
+        let timeline = Timeline::new(None, Duration::from_secs(1 << 25));
         let at = |tick: u64, place| Subtick::new(16 * (tick - 1) + place);
         assert!(!timeline.must_run_before(at(1, 3), at(1, 2)));
         assert!(timeline.must_run_before(at(2, 1), at(1, 16)), "they are in the next tick");
@@ -303,7 +289,7 @@ mod tests {
     #[test]
     fn a_time_that_has_passed_is_due_at_once_by_a_clock_that_stands_still() {
         let clock = ManualClock::new();
-        let timeline = Timeline::new(Source::custom(clock.clone()), Duration::from_millis(1));
+        let timeline = Timeline::new(Some(CustomClock::new(clock.clone())), Duration::from_millis(1));
         clock.advance(Duration::from_nanos(1_500_100));
         for at in [clock.now(), clock.now() - Duration::from_nanos(1)] {
             assert!(timeline.deadline_at(at) <= timeline.current());

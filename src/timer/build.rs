@@ -15,7 +15,7 @@ use crate::executor::{Chosen, Dispatch, ThreadPool};
 use crate::shard::{MOST_SHARDS, Number, Wake};
 use crate::sync::Mutex;
 use crate::sys::cores::allowed_cores;
-use crate::time::{Source, Timeline};
+use crate::time::Timeline;
 use crate::wheel::Wheel;
 use crate::worker::{Doorbell, Pinning, Sink, WorkerPlan, Workers};
 
@@ -128,7 +128,7 @@ impl Builder {
         let ticks_per_wheel = self.slots();
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel };
         let plan = SharedPlan {
-            timeline: Timeline::new(std::mem::replace(&mut self.source, Source::Monotonic), self.tick_duration),
+            timeline: Timeline::new(self.clock.take(), self.tick_duration),
             arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
             max_pending: self.max_pending_timeouts,
             max_wait: self.max_wait,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::engine::{Limits, PanicHook};
 use crate::executor::{Chosen, Executor, WorkerHooks};
 use crate::panics::CatchUnwind;
-use crate::time::{Clock, Source};
+use crate::time::{Clock, CustomClock};
 use crate::worker::{Pinning, Turn, WaitStrategy};
 
 const DEFAULT_TICK: Duration = Duration::from_millis(1);
@@ -69,7 +69,7 @@ pub struct Builder {
     pub(super) pinning: Pinning,
     pub(super) wait: WaitStrategy,
     pub(super) executor: Option<Chosen>,
-    pub(super) source: Source,
+    pub(super) clock: Option<CustomClock>,
     pub(super) thread_name: String,
     pub(super) on_panic: Option<PanicHook>,
     pub(super) hooks: WorkerHooks,
@@ -89,7 +89,7 @@ impl Builder {
             pinning: Pinning::default(),
             wait: WaitStrategy::default(),
             executor: None,
-            source: Source::Monotonic,
+            clock: None,
             thread_name: "tourbillon".to_owned(),
             on_panic: None,
             hooks: WorkerHooks::default(),
@@ -254,7 +254,7 @@ impl Builder {
     /// [`std::time::Instant::now`]. On Linux that clock stands still while the machine is
     /// suspended.
     pub fn clock(self, clock: impl Clock) -> Self {
-        Self { source: Source::custom(clock), ..self }
+        Self { clock: Some(CustomClock::new(clock)), ..self }
     }
 
     /// What the threads are called: `name-0` and so on for the workers, `name-pool-0` and so on for
@@ -320,7 +320,7 @@ impl fmt::Debug for Builder {
             .field("capacity", &self.capacity)
             .field("pinning", &self.pinning)
             .field("wait", &self.wait)
-            .field("source", &self.source)
+            .field("clock", &self.clock)
             .field("thread_name", &self.thread_name)
             .finish_non_exhaustive()
     }

@@ -15,7 +15,7 @@ use crate::executor::run_here;
 use crate::shard::{Number, Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
-use crate::time::{Clock, ManualClock, Moment, Source, Subtick, Timeline};
+use crate::time::{Clock, CustomClock, ManualClock, Moment, Subtick, Timeline};
 use crate::timer::{Builder, Driver, Shutdown, Timeout, Timer};
 use crate::wheel::Wheel;
 use crate::worker::Pinning;
@@ -180,13 +180,13 @@ unsafe impl Send for Armed {}
 impl Bare {
     /// Returns an engine with memory for this number of entries, and its shard.
     pub(super) fn new(entries: usize, limits: Limits) -> (Self, Core) {
-        Self::on(Timeline::new(Source::custom(ManualClock::new()), ticks(1)), entries, limits)
+        Self::on(Timeline::new(Some(CustomClock::new(ManualClock::new())), ticks(1)), entries, limits)
     }
 
     /// Returns such an engine by the system's clock, with ticks of a year, which have 16 parts of
     /// weeks. So each schedule of a model is over long before the first part has come.
     pub(super) fn with_long_ticks(entries: usize) -> (Self, Core) {
-        Self::on(Timeline::new(Source::Monotonic, YEAR), entries, NO_LIMITS)
+        Self::on(Timeline::new(None, YEAR), entries, NO_LIMITS)
     }
 
     fn on(timeline: Timeline, entries: usize, limits: Limits) -> (Self, Core) {
