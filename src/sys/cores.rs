@@ -156,7 +156,7 @@ mod linux {
     /// Moves the calling thread to `set`. Each of the engine's threads calls this as its first
     /// step.
     pub(super) fn move_current_thread(set: &cpu_set_t) {
-        set_affinity(0, set);
+        set_affinity(set);
         // Not simply `set`: the kernel removes the cores that are not in the cpuset.
         OWN.set(set_of(0));
     }
@@ -170,21 +170,20 @@ mod linux {
         /// Returns `None` if the calling thread is not a pinned worker, or if the system can't say.
         pub(super) fn for_now(unpinned: &cpu_set_t) -> Option<Self> {
             let pinned = set_of(0).filter(|_| PINNED.get())?;
-            set_affinity(0, unpinned);
+            set_affinity(unpinned);
             Some(Self { pinned })
         }
     }
 
     impl Drop for UnpinnedWorker {
         fn drop(&mut self) {
-            set_affinity(0, &self.pinned);
+            set_affinity(&self.pinned);
         }
     }
 
-    /// Sets where a thread may run; 0 is the calling thread. If the system refuses, the thread's
-    /// set does not change.
-    fn set_affinity(thread: libc::pid_t, set: &cpu_set_t) -> bool {
+    /// Sets where the calling thread may run. If the system refuses, its set does not change.
+    fn set_affinity(set: &cpu_set_t) {
         // SAFETY: the call reads the set, and the size is that set's.
-        unsafe { libc::sched_setaffinity(thread, size_of::<cpu_set_t>(), set) == 0 }
+        unsafe { libc::sched_setaffinity(0, size_of::<cpu_set_t>(), set) };
     }
 }
