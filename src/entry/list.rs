@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
+use super::Link;
 use super::token::Listable;
-use super::{Link, entry_ref};
 use crate::sync::prefetch;
 
 /// Entries in the order in which they were pushed.
@@ -72,8 +72,8 @@ impl<T: Listable> Chain<T> {
     #[inline]
     fn join(&mut self, first: Link, last: Link, len: usize) {
         match NonNull::new(self.last) {
-            // SAFETY: the chain owns its entries, and their links.
-            Some(end) => unsafe { entry_ref(end) }.set_next(first),
+            // SAFETY: the chain owns its entries, whose fields have interior mutability.
+            Some(end) => unsafe { end.as_ref() }.set_next(first),
             None => self.first = first,
         }
         self.last = last;
@@ -89,8 +89,8 @@ impl<T: Listable> Chain<T> {
     #[inline]
     pub(crate) fn set_end(&mut self, link: Link) {
         let end = NonNull::new(self.last).expect("a chain of some entries");
-        // SAFETY: the chain owns its entries, and their links.
-        unsafe { entry_ref(end) }.set_next(link);
+        // SAFETY: the chain owns its entries, whose fields have interior mutability.
+        unsafe { end.as_ref() }.set_next(link);
     }
 
     /// Takes off the entry that was pushed first.
@@ -99,10 +99,10 @@ impl<T: Listable> Chain<T> {
         // The link of the last entry is not valid.
         self.len = self.len.checked_sub(1)?;
         let entry = NonNull::new(self.first)?;
-        // SAFETY: 1. The chain owns its entries, and their links. 2. `push` got the value, and it
-        // is given out once, as it is in the chain no more.
+        // SAFETY: 1. The chain owns its entries, whose fields have interior mutability. 2. `push`
+        // got the value, and it is given out once, as it is in the chain no more.
         let entry = unsafe {
-            self.first = entry_ref(entry).next();
+            self.first = entry.as_ref().next();
             T::from_raw(entry)
         };
         prefetch(self.first);

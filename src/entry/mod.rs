@@ -33,7 +33,7 @@ mod tomb;
 mod won;
 mod work;
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::task::Waker;
 
 pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Stays, Still};
@@ -50,7 +50,7 @@ pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use state::{ArmFlags, Snapshot, State};
 use table_and_home::TableAndHome;
 pub(crate) use table_and_home::tables_fit;
-use task::{Captures, TaskVTable};
+use task::Captures;
 pub(crate) use task::{Task, TaskInPlace, TaskPlace};
 pub(crate) use token::{Arrival, Stacked, Token};
 pub(crate) use tomb::{Listed, Tomb, Tombs};
@@ -166,26 +166,15 @@ impl Entry {
         self.table_and_home.home().map(|number| unsafe { Home::new(number) })
     }
 
-    /// Fills a free entry. Only its sole owner calls this.
+    /// Fills a free entry, whose sole owner is the caller, or the caller's tombstone, which has a
+    /// `home` already.
     #[inline]
-    fn fill<W: Work>(&self, home: Home<'_>, work: W) {
-        let table = self.put(work);
-        self.table_and_home.set(table, home.number());
-    }
-
-    /// Fills an entry that has a home already: the caller's tombstone.
-    #[inline]
-    fn put_work<W: Work>(&self, work: W) {
-        let table = self.put(work);
-        self.table_and_home.set_table(table);
-    }
-
-    #[inline]
-    fn put<W: Work>(&self, work: W) -> &'static TaskVTable {
+    fn fill<W: Work>(&self, home: Option<Home<'_>>, work: W) {
         #[cfg(loom)]
         self.set_in_use(true);
         // SAFETY: the place is valid, and the caller's alone: the entry is free, or a tombstone.
-        self.captures.with_mut(|captures| work.put(unsafe { &mut *captures }))
+        let table = self.captures.with_mut(|captures| work.put(unsafe { &mut *captures }));
+        self.table_and_home.set(table, home.map(Home::number));
     }
 
     /// Puts back the task of a periodic timeout. Only the owner of the body calls this, while the
@@ -193,7 +182,7 @@ impl Entry {
     #[inline]
     fn put_task(&self, task: Task) {
         let (table, captures) = task.into_parts();
-        self.table_and_home.set_table(table);
+        self.table_and_home.set(table, None);
         self.captures.set(captures);
     }
 
@@ -266,8 +255,9 @@ pub(crate) mod raw {
     #[cfg(loom)]
     pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, task: Task) {
         entry.set_in_use(true);
-        home.into_iter().for_each(|home| entry.table_and_home.set_home(home.number()));
-        entry.put_task(task);
+        let (table, captures) = task.into_parts();
+        entry.table_and_home.set(table, home.map(Home::number));
+        entry.captures.set(captures);
     }
 
     /// # Safety
@@ -275,7 +265,7 @@ pub(crate) mod raw {
     #[cfg(loom)]
     pub(crate) unsafe fn entry_ref<'a>(entry: std::ptr::NonNull<Entry>) -> &'a Entry {
         // SAFETY: the caller says so.
-        unsafe { super::entry_ref(entry) }
+        unsafe { entry.as_ref() }
     }
 
     /// # Safety
@@ -307,16 +297,4 @@ pub(crate) mod raw {
     pub(crate) fn set_aside(entry: &Entry, link: Link) {
         entry.set_aside(link);
     }
-}
-
-/// Returns an entry by reference, for as long as the protocol says that it exists.
-///
-/// # Safety
-/// `entry` points into an arena that is alive, and the caller is one of the entry's owners for all
-/// of `'a`.
-#[inline]
-unsafe fn entry_ref<'a>(entry: NonNull<Entry>) -> &'a Entry {
-    // SAFETY: the caller owns the entry for `'a`; all fields have interior mutability, so shared
-    // references never conflict.
-    unsafe { entry.as_ref() }
 }

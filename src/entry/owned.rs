@@ -164,7 +164,7 @@ impl Sole {
     /// Makes a pending timeout of the entry. `owners` says who owns it besides the engine.
     #[inline]
     pub(crate) fn arm<W: Work>(self, home: Home<'_>, work: W, deadline: Subtick, owners: ArmFlags) -> Armed<W> {
-        self.fill(home, work);
+        self.fill(Some(home), work);
         self.state.arm(deadline, owners.of::<W>());
         Armed(self.0, PhantomData)
     }

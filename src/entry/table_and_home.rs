@@ -47,7 +47,7 @@ mod packed {
             // Relaxed, here and below: the protocol of the entry orders it as it would a plain
             // field.
             let table = self.0.load(Ordering::Relaxed).map_addr(|word| word >> HOME_BITS);
-            // SAFETY: it is null, or the address of a table. `store` has packed that without a
+            // SAFETY: it is null, or the address of a table. `set` has packed that without a
             // loss, because `tables_fit`.
             unsafe { table.as_ref() }
         }
@@ -59,19 +59,10 @@ mod packed {
             NonZeroU16::new(self.0.load(Ordering::Relaxed).addr() as u16)
         }
 
+        /// Sets the table, and the number of the home. Without one it leaves the home.
         #[inline]
-        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: NonZeroU16) {
-            self.store(table, home.get());
-        }
-
-        /// Sets the table, and leaves the home.
-        #[inline]
-        pub(in crate::entry) fn set_table(&self, table: &'static TaskVTable) {
-            self.store(table, self.home().map_or(0, NonZeroU16::get));
-        }
-
-        #[inline]
-        fn store(&self, table: &'static TaskVTable, home: u16) {
+        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: Option<NonZeroU16>) {
+            let home = home.or_else(|| self.home()).map_or(0, NonZeroU16::get);
             let pack = |address: usize| {
                 debug_assert!(address >> ADDRESS_BITS == 0, "`tables_fit` has looked at another one");
                 (address << HOME_BITS) | usize::from(home)
@@ -114,16 +105,10 @@ mod split {
             self.home.get()
         }
 
-        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: NonZeroU16) {
-            self.set_home(home);
-            self.set_table(table);
-        }
-
-        pub(in crate::entry) fn set_home(&self, home: NonZeroU16) {
-            self.home.set(Some(home));
-        }
-
-        pub(in crate::entry) fn set_table(&self, table: &'static TaskVTable) {
+        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: Option<NonZeroU16>) {
+            if home.is_some() {
+                self.home.set(home);
+            }
             self.table.set(Some(table));
         }
     }
@@ -140,8 +125,8 @@ mod tests {
         let word = TableAndHome::none();
         assert!(word.table().is_none() && word.home().is_none());
         for number in [NonZeroU16::MIN, NonZeroU16::MAX] {
-            word.set(&WAKER, number);
-            word.set_table(&WAKER);
+            word.set(&WAKER, Some(number));
+            word.set(&WAKER, None);
             assert!(word.table().is_some_and(|table| std::ptr::eq(table, &raw const WAKER)));
             assert_eq!(word.home(), Some(number), "a new table leaves it");
         }

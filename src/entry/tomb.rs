@@ -60,7 +60,7 @@ impl Tomb {
     ) -> Result<NonNull<Entry>, Armed<W>> {
         let flags = owners.of::<W>();
         let entry = self.entry();
-        entry.put_work(work);
+        entry.fill(None, work);
         if entry.state.revive(deadline, flags) {
             return Ok(self.0);
         }
