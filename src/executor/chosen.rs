@@ -34,28 +34,28 @@ impl Chosen {
         }
     }
 
-    pub(super) fn is_inline(&self) -> bool {
+    pub(crate) fn is_inline(&self) -> bool {
         self.is_inline
     }
 
     /// Whether every batch that the executor is given is sure to run. A shutdown then waits for all
     /// of them.
-    pub(super) fn runs_all(&self) -> bool {
+    pub(crate) fn runs_all(&self) -> bool {
         self.is_inline || self.pool.is_some()
     }
 
-    pub(super) fn execute(&self, expired: Expired) {
+    pub(crate) fn execute(&self, expired: Expired) {
         self.executor.execute(expired);
     }
 
     /// Returns the runtime that it is, to wake futures.
     #[cfg(feature = "tokio")]
-    pub(super) fn runtime(&self) -> Option<super::runtime::Runtime> {
-        self.runtime.clone().map(super::runtime::Runtime::new)
+    pub(crate) fn runtime(&self) -> Option<super::Runtime> {
+        self.runtime.clone().map(super::Runtime::new)
     }
 
     /// Returns whether it is a pool in which the last batch has to wait.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.pool.as_ref().is_some_and(ThreadPool::is_full)
     }
 

@@ -70,7 +70,7 @@ impl Expired {
     }
 
     /// Makes a batch that is in flight once it begins to run.
-    pub(super) fn uncounted(batch: Batch) -> Self {
+    pub(crate) fn uncounted(batch: Batch) -> Self {
         Self { batch, counted: false, is_awaited: false, begun: false }
     }
 

@@ -2,7 +2,6 @@
 //! user's.
 
 mod chosen;
-mod dispatch;
 mod expired;
 mod inline;
 mod open_batch;
@@ -14,14 +13,14 @@ mod runtime;
 use std::sync::Arc;
 
 pub(crate) use chosen::Chosen;
-pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
 pub use expired::Expired;
 pub(crate) use expired::run_here;
 pub use inline::Inline;
-#[cfg(all(loom, test))]
 pub(crate) use pool::Help;
 pub use pool::ThreadPool;
-pub(crate) use runs::{call_hook, is_running_a_task, is_running_a_task_of, report, run_in_turn};
+pub(crate) use runs::{call_hook, is_running_a_task, is_running_a_task_of, report, run_as, run_in_turn};
+#[cfg(feature = "tokio")]
+pub(crate) use runtime::Runtime;
 
 /// Where an engine's expired timeouts run.
 ///

@@ -155,7 +155,7 @@ loom::thread_local! {
 }
 
 /// Runs `work` as a part of the engine.
-pub(super) fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
+pub(crate) fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
     /// Takes the frame out of the list, also if `work` panics.
     struct Leave(*const Frame);
     impl Drop for Leave {

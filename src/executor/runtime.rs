@@ -22,7 +22,7 @@ use crate::time::RealTime;
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// One worker's way to the runtime.
-pub(super) struct Runtime {
+pub(crate) struct Runtime {
     handle: Handle,
     waiting: Arc<Mutex<Waiting>>,
     /// When the first of what waits was handed over.
@@ -44,7 +44,7 @@ impl Runtime {
     }
 
     /// Wakes these futures, or has the runtime wake them.
-    pub(super) fn wake(&mut self, wakes: Batch) {
+    pub(crate) fn wake(&mut self, wakes: Batch) {
         // For one future a task costs more than its wake-up does.
         if wakes.len() == 1 || is_closed(&wakes) {
             return run_here(wakes);
@@ -71,7 +71,7 @@ impl Runtime {
 
     /// Wakes the futures that the runtime should have woken by now. Returns for how long the others
     /// may still wait.
-    pub(super) fn look(&mut self) -> Option<Duration> {
+    pub(crate) fn look(&mut self) -> Option<Duration> {
         let left = PATIENCE.saturating_sub(self.since?.elapsed());
         let mut waiting = lock(&self.waiting);
         if let Some(batch) = &waiting.batch

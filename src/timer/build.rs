@@ -11,13 +11,13 @@ use super::engine::{Engine, Runner};
 use super::error::{BuildError, check_count, check_duration};
 use crate::arena::Arena;
 use crate::engine::{Core, SharedPlan, SharedRef};
-use crate::executor::{Chosen, Dispatch, ThreadPool};
+use crate::executor::{Chosen, ThreadPool};
 use crate::shard::{MOST_SHARDS, Number, Wake};
 use crate::sync::Mutex;
 use crate::sys::cores::allowed_cores;
 use crate::time::Timeline;
 use crate::wheel::Wheel;
-use crate::worker::{Doorbell, Pinning, Sink, WorkerPlan, Workers};
+use crate::worker::{Dispatch, Doorbell, Pinning, WorkerPlan, Workers};
 
 const MAX_SHARDS: usize = 1024;
 /// With shorter ticks the engine would run out of them within a hundred years.
@@ -52,8 +52,7 @@ impl Builder {
         let executor = self.executor.take().unwrap_or_else(pool);
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
         let hooks = std::mem::take(&mut self.hooks);
-        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(executor.clone(), hooks.clone())) };
-        let workers = Workers::new(plan, made, &shared, sink);
+        let workers = Workers::new(plan, made, &shared, || Dispatch::new(executor.clone(), hooks.clone()));
         let doorbell: Arc<dyn Wake> = Arc::new(Doorbell(crate::sync::Arc::clone(&workers)));
         shared.set_waker(&doorbell);
         Ok(Timer::new_on(Engine::new(shared, Runner::Workers(workers), Some(executor), self.slots())))

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Limits, PanicHook};
-use crate::executor::{Chosen, Executor, WorkerHooks};
+use crate::executor::{Chosen, Executor};
 use crate::panics::CatchUnwind;
 use crate::time::{Clock, CustomClock};
-use crate::worker::{Pinning, Turn, WaitStrategy};
+use crate::worker::{Pinning, Turn, WaitStrategy, WorkerHooks};
 
 const DEFAULT_TICK: Duration = Duration::from_millis(1);
 const DEFAULT_TICKS_PER_WHEEL: usize = 512;

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use super::engine::{DrivenShards, discard_driven, settle};
 use crate::engine::{Core, NoWait, Shared, SharedRef};
-use crate::executor::{Expired, TurnHook, call_hook, run_in_turn};
+use crate::executor::{Expired, call_hook, run_in_turn};
 use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Subtick;
-use crate::worker::Stopwatch;
+use crate::worker::{Stopwatch, TurnHook};
 
 /// The last thread to hold it may be a producer. `CatchUnwind` keeps a panic of its destructor from
 /// that thread.

@@ -1,5 +1,6 @@
 //! The workers: one thread per shard, which turns the shard and sleeps until the next deadline.
 
+mod dispatch;
 mod idle;
 mod pinning;
 mod turn;
@@ -7,40 +8,21 @@ mod turn;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
 pub use idle::WaitStrategy;
 pub use pinning::Pinning;
 pub(crate) use turn::Stopwatch;
 pub use turn::Turn;
 
-use crate::engine::{Batch, Core, Due, NoWait, Shared, SharedRef, UnfiredList};
+use crate::engine::{Core, NoWait, SharedRef, UnfiredList};
 use crate::events;
+use crate::executor::call_hook;
 use crate::shard::{Command, Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, Mutex, Shown, lock, park_for};
 use crate::sys::cores::{self, spawn_ordinary};
 use crate::sys::sched_hints;
 use crate::time::Subtick;
-
-/// Where a worker sends expired timeouts. A sink must not panic, also when it is dropped, and must
-/// not call back into the worker.
-pub(crate) trait Sink: Send {
-    /// Returns whether `begin` is to be called.
-    fn wants_begin(&self) -> bool;
-    /// Called once on the worker's thread, before its first turn.
-    fn begin(&mut self, shared: &Shared, shard: usize);
-    /// Takes all that is due in a turn.
-    fn take(&mut self, due: &mut Due<'_>);
-    /// Takes what a shutdown has fired.
-    fn accept(&mut self, batch: Batch);
-    /// Wakes the futures of this batch, or has the executor wake them.
-    fn wake(&mut self, wakes: Batch);
-    /// Called before the worker sleeps, and when it has no time for that. Finds help for a batch,
-    /// if need be. Returns for how long the worker may sleep, if there is a limit.
-    fn sleeps_at_most(&mut self) -> Option<Duration>;
-    /// Returns whether `tell` is to be called.
-    fn wants_turns(&self) -> bool;
-    fn tell(&mut self, shared: &Shared, turn: &Turn);
-}
 
 /// How an engine's workers are to end.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +45,7 @@ pub(crate) struct WorkerPlan {
 /// A worker that has not been needed yet.
 struct Unstarted {
     shard: Core,
-    sink: Box<dyn Sink>,
+    dispatch: Dispatch,
     shared: SharedRef,
 }
 
@@ -119,13 +101,13 @@ impl Workers {
         plan: WorkerPlan,
         shards: Vec<Core>,
         shared: &SharedRef,
-        sink: impl Fn() -> Box<dyn Sink>,
+        dispatch: impl Fn() -> Dispatch,
     ) -> Arc<Self> {
         let slot = |shard| WorkerSlot {
             thread: OnceLock::new(),
             state: Mutex::new(SlotState::Unstarted(Box::new(Unstarted {
                 shard,
-                sink: sink(),
+                dispatch: dispatch(),
                 shared: shared.clone(),
             }))),
             pinned_to: Shown::new(0),
@@ -194,7 +176,7 @@ impl Workers {
 
     /// Runs a worker until it is stopped. Returns what was still pending.
     fn run(&self, unstarted: Unstarted) -> UnfiredList {
-        let Unstarted { mut shard, mut sink, shared } = unstarted;
+        let Unstarted { mut shard, mut dispatch, shared } = unstarted;
         // Two workers, whose tasks schedule on each other's shards, would wait for each other.
         let _no_wait = NoWait::begin();
         let mut panics = 0_u32;
@@ -203,14 +185,14 @@ impl Workers {
         sched_hints::ask_for_short_latency();
         self.pin(index);
         let remote = shared.remote(index);
-        if sink.wants_begin() {
+        if let Some(hook) = dispatch.hooks.on_start.as_ref() {
             // The hook may keep the worker from its first turn. The worker is then behind since
             // now, or since the engine's start if the clock panics.
             remote.heartbeat.beat(shared.timeline().try_now_ns().unwrap_or(0));
-            sink.begin(&shared, index);
+            call_hook(&shared, || hook(index));
         }
         while !remote.is_stopped() {
-            match supervised(|| self.step(&shared, &mut shard, &mut *sink, &mut turns)) {
+            match supervised(|| self.step(&shared, &mut shard, &mut dispatch, &mut turns)) {
                 Some(Step::Drained) => break,
                 Some(Step::Done) => panics = 0,
                 // Without a clock, a drain would never be over.
@@ -224,16 +206,16 @@ impl Workers {
             }
         }
         let left = if remote.is_to_fire() {
-            fire(&mut shard, &shared, &mut *sink);
+            fire(&mut shard, &shared, &mut dispatch);
             UnfiredList::new()
         } else {
-            close(&mut shard, &shared, &mut *sink)
+            close(&mut shard, &shared, &mut dispatch)
         };
         // A batch that runs may need help, and others may wait for its end. One that was handed
         // over last begins soon, or waits for a thread, perhaps for one that waits for this worker.
         let mut looks = 0;
         while (shared.in_flight.is_running() || looks < LAST_LOOKS)
-            && let Some(at_most) = sink.sleeps_at_most()
+            && let Some(at_most) = dispatch.sleeps_at_most()
         {
             park_for(Some(at_most));
             looks += 1;
@@ -253,37 +235,39 @@ impl Workers {
     }
 
     /// Runs one turn, and waits for the next.
-    fn step(&self, shared: &SharedRef, shard: &mut Core, sink: &mut dyn Sink, turns: &mut events::Turns) -> Step {
+    fn step(&self, shared: &SharedRef, shard: &mut Core, dispatch: &mut Dispatch, turns: &mut events::Turns) -> Step {
         let remote = shared.remote(shard.index());
         let requested = remote.turn_requested();
         let now_ns = shared.timeline().now_ns();
         remote.heartbeat.beat(now_ns);
         let now = shared.timeline().scale().subtick_at(now_ns);
-        let stopwatch = sink.wants_turns().then(|| Stopwatch::start(shard, now, now_ns));
+        let stopwatch = dispatch.hooks.on_turn.as_ref().map(|_| Stopwatch::start(shard, now, now_ns));
         // A clock of the user's may panic, which it may not do in the middle of a turn.
         let is_the_systems = shared.timeline().is_the_systems();
         let look = || is_the_systems.then(|| shared.timeline().current());
-        let turn = shard.turn(shared, now, look, |due| sink.take(due));
+        let turn = shard.turn(shared, now, look, |due| dispatch.take(due));
         if let Some(wakes) = shard.take_wakes() {
-            sink.wake(wakes);
+            dispatch.wake(wakes);
         }
         turns.end(shard.index(), now_ns, turn.more, || passing_ns(shared));
         if remote.fault.is_panicking() {
             remote.fault.set_panics(0);
         }
-        if let Some(turn) = stopwatch.and_then(|stopwatch| stopwatch.stop(shared, shard, turn)) {
-            sink.tell(shared, &turn);
+        if let Some(hook) = dispatch.hooks.on_turn.as_ref()
+            && let Some(turn) = stopwatch.and_then(|stopwatch| stopwatch.stop(shared, shard, turn))
+        {
+            call_hook(shared, || hook(&turn));
         }
         if turn.more {
             // The worker does not sleep, but a batch may need help.
-            let _ = sink.sleeps_at_most();
+            let _ = dispatch.sleeps_at_most();
             return Step::Done;
         }
         if remote.drains_until().is_some_and(|until| until <= now || shard.is_drained(shared)) {
             return Step::Drained;
         }
         remote.complete_turn(requested, || shard.earliest(shared));
-        if idle::wait(self.plan.wait, shared, shard, sink.sleeps_at_most()) {
+        if idle::wait(self.plan.wait, shared, shard, dispatch.sleeps_at_most()) {
             remote.counters.wakeups.add(1);
         }
         Step::Done
@@ -301,10 +285,10 @@ impl Workers {
         // First close the shards that have no worker: nobody else closes them while the others
         // drain.
         self.tell_to_stop(order, shared, |mut unstarted| {
-            let Unstarted { shard, sink, .. } = &mut *unstarted;
+            let Unstarted { shard, dispatch, .. } = &mut *unstarted;
             match how {
-                End::Fire => fire(shard, shared, &mut **sink),
-                End::Return | End::Drain(_) => left.append(close(shard, shared, &mut **sink)),
+                End::Fire => fire(shard, shared, dispatch),
+                End::Return | End::Drain(_) => left.append(close(shard, shared, dispatch)),
             }
         });
         for slot in &self.slots {
@@ -327,8 +311,8 @@ impl Workers {
             |remote| remote.command(Command::StopAndDiscard),
             shared,
             |mut unstarted| {
-                let Unstarted { shard, sink, .. } = &mut *unstarted;
-                drop(close(shard, shared, &mut **sink));
+                let Unstarted { shard, dispatch, .. } = &mut *unstarted;
+                drop(close(shard, shared, dispatch));
             },
         );
         self.slots.iter().for_each(|slot| *lock(&slot.state) = SlotState::Gone);
@@ -367,18 +351,18 @@ fn passing_ns(shared: &SharedRef) -> Option<u64> {
 }
 
 /// Closes a shard and fires all that is pending in it.
-fn fire(shard: &mut Core, shared: &SharedRef, sink: &mut dyn Sink) {
-    shard.close_and_fire(shared, &mut |batch| sink.accept(batch));
+fn fire(shard: &mut Core, shared: &SharedRef, dispatch: &mut Dispatch) {
+    shard.close_and_fire(shared, &mut |batch| dispatch.accept(batch));
     if let Some(wakes) = shard.take_wakes() {
-        sink.wake(wakes);
+        dispatch.wake(wakes);
     }
 }
 
 /// Closes a shard, and wakes the futures that slept on it. Returns what else was pending in it.
-fn close(shard: &mut Core, shared: &SharedRef, sink: &mut dyn Sink) -> UnfiredList {
+fn close(shard: &mut Core, shared: &SharedRef, dispatch: &mut Dispatch) -> UnfiredList {
     let left = shard.close(shared);
     if let Some(wakes) = shard.take_wakes() {
-        sink.wake(wakes);
+        dispatch.wake(wakes);
     }
     left
 }

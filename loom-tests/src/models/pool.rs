@@ -5,10 +5,10 @@ use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS};
 use crate::engine::Batch;
 use crate::engine::Core;
-use crate::executor::{Chosen, Dispatch, Help, ThreadPool, WorkerHooks};
+use crate::executor::{Chosen, Help, ThreadPool};
 use crate::sync::thread;
 use crate::time::Subtick;
-use crate::worker::Sink;
+use crate::worker::{Dispatch, WorkerHooks};
 
 /// Returns an engine and two batches, of one expired timeout each.
 fn two_batches(ledger: &Ledger) -> (Bare, Core, [Batch; 2]) {

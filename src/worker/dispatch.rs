@@ -1,29 +1,29 @@
-//! The worker's side: what it hands to the executor, and the hooks that it calls.
+//! What a worker hands to the executor, and the hooks that it calls.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::chosen::Chosen;
-use super::pool::Help;
-use super::runs::{call_hook, run_as, run_in_turn};
-use super::{Expired, run_here};
-use crate::engine::{Batch, Due, Shared};
+use super::turn::Turn;
+use crate::engine::{Batch, Due};
+#[cfg(feature = "tokio")]
+use crate::executor::Runtime;
+use crate::executor::{Chosen, Expired, Help, run_as, run_here, run_in_turn};
 use crate::panics::{self, CatchUnwind};
 use crate::time::RealTime;
-use crate::worker::{self, Sink};
 
 /// Called after a turn.
-pub(crate) type TurnHook = Arc<dyn Fn(&worker::Turn) + Send + Sync>;
+pub(crate) type TurnHook = Arc<dyn Fn(&Turn) + Send + Sync>;
 
 /// Called by each worker before its first turn, with the number of its shard.
 pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// Hands a worker's batches to the user's executor.
+/// Hands a worker's batches to the user's executor. None of its functions panics, and neither does
+/// its drop, or calls back into the worker.
 pub(crate) struct Dispatch {
     executor: Chosen,
     #[cfg(feature = "tokio")]
-    runtime: Option<super::runtime::Runtime>,
-    hooks: WorkerHooks,
+    runtime: Option<Runtime>,
+    pub(super) hooks: WorkerHooks,
     /// The looks whether a batch gets on. `None` if all that was handed over has ended, or none can
     /// hold up another.
     looks: Option<Looks>,
@@ -81,24 +81,14 @@ impl Dispatch {
         }
         Some(looks.interval())
     }
-}
 
-impl Sink for Dispatch {
-    fn wants_begin(&self) -> bool {
-        self.hooks.on_start.is_some()
-    }
-
-    fn begin(&mut self, shared: &Shared, shard: usize) {
-        if let Some(hook) = self.hooks.on_start.as_ref() {
-            call_hook(shared, || hook(shard));
-        }
-    }
-
-    fn take(&mut self, due: &mut Due<'_>) {
+    /// Takes all that is due in a turn.
+    pub(super) fn take(&mut self, due: &mut Due<'_>) {
         if self.executor.is_inline() { run_in_turn(due) } else { due.hand_over(&mut |batch| self.accept(batch)) }
     }
 
-    fn accept(&mut self, batch: Batch) {
+    /// Hands a batch over.
+    pub(crate) fn accept(&mut self, batch: Batch) {
         if self.executor.runs_all() && batch.len() > 1 {
             self.looks.get_or_insert_with(|| Looks { last: RealTime::now(), since: 0 }).since = 0;
         }
@@ -113,7 +103,8 @@ impl Sink for Dispatch {
         }
     }
 
-    fn wake(&mut self, wakes: Batch) {
+    /// Wakes the futures of this batch, or has the executor wake them.
+    pub(super) fn wake(&mut self, wakes: Batch) {
         #[cfg(feature = "tokio")]
         if let Some(runtime) = &mut self.runtime {
             return runtime.wake(wakes);
@@ -121,20 +112,12 @@ impl Sink for Dispatch {
         run_here(wakes);
     }
 
-    fn sleeps_at_most(&mut self) -> Option<Duration> {
+    /// Called before the worker sleeps, and when it has no time for that. Finds help for a batch,
+    /// if need be. Returns for how long the worker may sleep, if there is a limit.
+    pub(super) fn sleeps_at_most(&mut self) -> Option<Duration> {
         let help = self.look_for_help();
         #[cfg(feature = "tokio")]
-        let help = self.runtime.as_mut().and_then(super::runtime::Runtime::look).into_iter().chain(help).min();
+        let help = self.runtime.as_mut().and_then(Runtime::look).into_iter().chain(help).min();
         help
-    }
-
-    fn wants_turns(&self) -> bool {
-        self.hooks.on_turn.is_some()
-    }
-
-    fn tell(&mut self, shared: &Shared, turn: &worker::Turn) {
-        if let Some(hook) = self.hooks.on_turn.as_ref() {
-            call_hook(shared, || hook(turn));
-        }
     }
 }
