@@ -35,20 +35,25 @@ impl fmt::Debug for Waker {
     }
 }
 
-/// What the worker was told to do. 0 in the atomic means: nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+/// What the worker is told to do.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Command {
-    /// Accept nothing more, and go on until nothing is pending or the drain's time is over. Then
-    /// close the shard, end, and return the timeouts that are left.
-    Drain = 1,
+    /// Accept nothing more, and go on until nothing is pending or this time has come. Then close
+    /// the shard, end, and return the timeouts that are left.
+    Drain(Subtick),
     /// Close the shard, run the pending timeouts, and end.
-    StopAndFire = 2,
+    StopAndFire,
     /// Close the shard, end, and return the pending timeouts.
-    StopAndReturn = 3,
+    StopAndReturn,
     /// Close the shard, end, and drop the pending timeouts: nobody waits for them.
-    StopAndDiscard = 4,
+    StopAndDiscard,
 }
+
+// The word of each command. Those to stop are behind all times of a drain, in this order. 0 means
+// that there is none.
+const STOP_AND_FIRE: u64 = u64::MAX - 2;
+const STOP_AND_RETURN: u64 = u64::MAX - 1;
+const STOP_AND_DISCARD: u64 = u64::MAX;
 
 /// One per shard. Entries name it by its number (`Entry::home`), so it does not move while anyone
 /// holds an entry of its engine.
@@ -64,9 +69,8 @@ pub(crate) struct Remote {
     /// When the worker will wake by itself, stored before it falls asleep. Only the
     /// worker writes it.
     wake_at: CachePadded<AtomicU64>,
-    command: AtomicU8,
-    /// When a drain is over. Written before the command.
-    drain_until: AtomicU64,
+    /// The [`Command`], as a word.
+    command: AtomicU64,
     /// The newest turn that was requested, and the newest that was completed, for a manual clock.
     turn_requested: AtomicU64,
     turn_completed: Mutex<u64>,
@@ -137,8 +141,7 @@ impl Remote {
             moved: CachePadded::new(SideQueue::new()),
             shrink: AtomicU8::new(0),
             wake_at: CachePadded::new(AtomicU64::new(Subtick::NEVER.get())),
-            command: AtomicU8::new(0),
-            drain_until: AtomicU64::new(0),
+            command: AtomicU64::new(0),
             turn_requested: AtomicU64::new(0),
             turn_completed: Mutex::new(0),
             turn_completed_changed: Condvar::new(),
@@ -403,53 +406,53 @@ impl Remote {
 
     /// Gives the worker a command. Does not wake it.
     pub(crate) fn command(&self, command: Command) {
-        // Release: pairs with the Acquire in `is_stopped`.
-        self.command.store(command as u8, Ordering::Release);
+        let word = match command {
+            Command::Drain(until) => until.get() + 1,
+            Command::StopAndFire => STOP_AND_FIRE,
+            Command::StopAndReturn => STOP_AND_RETURN,
+            Command::StopAndDiscard => STOP_AND_DISCARD,
+        };
+        // Release: pairs with the Acquire in `commanded`.
+        self.command.store(word, Ordering::Release);
     }
 
-    /// Commands a drain, which ends at `until` at the latest. Does not wake the worker.
-    pub(crate) fn command_drain(&self, until: Subtick) {
-        // Relaxed: published by the command.
-        self.drain_until.store(until.get(), Ordering::Relaxed);
-        self.command(Command::Drain);
-    }
-
-    fn is_commanded(&self, command: Command) -> bool {
+    /// Returns the word of the command.
+    #[inline]
+    fn commanded(&self) -> u64 {
         // Acquire: pairs with the Release in `command`.
-        self.command.load(Ordering::Acquire) == command as u8
+        self.command.load(Ordering::Acquire)
     }
 
     /// Returns whether the worker has to end at once.
     pub(crate) fn is_stopped(&self) -> bool {
-        // Acquire: pairs with the Release in `command`.
-        self.command.load(Ordering::Acquire) > Command::Drain as u8
+        self.commanded() >= STOP_AND_FIRE
     }
 
     /// Returns when the drain is over, or `None` if no drain was commanded.
     pub(crate) fn drains_until(&self) -> Option<Subtick> {
-        self.is_commanded(Command::Drain).then(|| Subtick::new(self.drain_until.load(Ordering::Relaxed)))
+        let word = self.commanded();
+        (1..STOP_AND_FIRE).contains(&word).then(|| Subtick::new(word - 1))
     }
 
     /// Returns whether what has not begun is not to run any more: a shutdown, or nobody, wants it.
     pub(crate) fn wants_back(&self) -> bool {
-        // Acquire: pairs with the Release in `command`. One comparison, as this is asked for each
-        // timeout that expires.
-        self.command.load(Ordering::Acquire) >= Command::StopAndReturn as u8
+        // One comparison, as this is asked for each timeout that expires.
+        self.commanded() >= STOP_AND_RETURN
     }
 
     /// Returns whether the pending timeouts are to be dropped.
     pub(crate) fn is_unwanted(&self) -> bool {
-        self.is_commanded(Command::StopAndDiscard)
+        self.commanded() == STOP_AND_DISCARD
     }
 
     /// Returns whether the pending timeouts are to be run.
     pub(crate) fn is_to_fire(&self) -> bool {
-        self.is_commanded(Command::StopAndFire)
+        self.commanded() == STOP_AND_FIRE
     }
 
     /// Returns whether a shutdown was commanded that runs what is due.
     pub(crate) fn runs_what_is_due(&self) -> bool {
-        self.is_to_fire() || self.is_commanded(Command::Drain)
+        self.is_to_fire() || self.drains_until().is_some()
     }
 
     #[inline]

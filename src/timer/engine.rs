@@ -12,7 +12,7 @@ use crate::executor::{Chosen, is_running_a_task, is_running_a_task_of, run_here}
 use crate::shard::{Command, Remote};
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::{ClockListener, Follower, Subtick};
-use crate::worker::{End, Workers};
+use crate::worker::Workers;
 
 /// Shards that a [`Driver`](super::Driver) turns. Empty once the engine has ended.
 pub(super) type DrivenShards = Arc<Mutex<Vec<Core>>>;
@@ -70,18 +70,18 @@ impl Engine {
         }
         // Read the clock before the engine is marked as ended: a user clock may panic.
         let how = match how {
-            Shutdown::Cancel => End::Return,
-            Shutdown::FireNow => End::Fire,
+            Shutdown::Cancel => Command::StopAndReturn,
+            Shutdown::FireNow => Command::StopAndFire,
             Shutdown::Drain(most) => {
                 // To the end of a tick: what is due in it runs together.
                 let timeline = self.shared.timeline();
-                End::Drain(timeline.scale().division().end_of_tick(timeline.deadline_after(most)))
+                Command::Drain(timeline.scale().division().end_of_tick(timeline.deadline_after(most)))
             }
         };
         if !self.begin_to_end() {
             return self.hand_back_what_is_left();
         }
-        if let End::Drain(_) = how {
+        if let Command::Drain(_) = how {
             // Start these workers now. Otherwise a drain would hand back an accepted timeout only
             // because its worker is still being started.
             self.started().for_each(|_| ());
@@ -217,33 +217,29 @@ pub(super) fn discard_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<
 
 /// Closes and removes all shards for a shutdown. It may have to run tasks first. It runs them here,
 /// after it has unlocked the shards. It needs no memory.
-fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: End) -> UnfiredList {
+fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) -> UnfiredList {
     let mut left = UnfiredList::new();
-    if let End::Return = how {
+    let tell = || shared.remotes().iter().for_each(|remote| remote.command(how));
+    if let Command::StopAndReturn = how {
         // Before the lock: a turn that is under way on another thread runs nothing more.
-        shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndReturn));
+        tell();
     }
     let mut locked = lock(shards);
     let mut shards = std::mem::take(&mut *locked);
-    match how {
-        End::Return => {}
-        End::Fire => {
-            // Periodic timeouts whose runs are held look at this command.
-            shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndFire));
-            shards.iter_mut().for_each(|shard| shard.close_and_hold(shared));
-        }
-        End::Drain(until) => {
-            // Periodic timeouts look at this command.
-            shared.remotes().iter().for_each(|remote| remote.command_drain(until));
-            // If a user clock panics, nothing more is found to be due, and all is handed back.
-            if let Some(now_ns) = shared.timeline().try_now_ns() {
-                let now = shared.timeline().scale().subtick_at(now_ns);
-                shards.iter_mut().for_each(|shard| shard.turn_and_hold(shared, now));
-            }
-        }
+    // Periodic timeouts look at this command.
+    tell();
+    // If a user clock panics, nothing more is found to be due, and all is handed back.
+    if let Command::Drain(_) = how
+        && let Some(now_ns) = shared.timeline().try_now_ns()
+    {
+        let now = shared.timeline().scale().subtick_at(now_ns);
+        shards.iter_mut().for_each(|shard| shard.turn_and_hold(shared, now));
     }
-    if !matches!(how, End::Fire) {
-        shards.iter_mut().for_each(|shard| left.append(shard.close(shared)));
+    for shard in &mut shards {
+        match how {
+            Command::StopAndFire => shard.close_and_hold(shared),
+            _ => left.append(shard.close(shared)),
+        }
     }
     drop(locked);
     run_held(shards);
@@ -300,7 +296,7 @@ impl Drop for Engine {
             return;
         }
         match &self.runner {
-            Runner::Workers(workers) => workers.stop(&self.shared),
+            Runner::Workers(workers) => drop(workers.end(&self.shared, Command::StopAndDiscard)),
             Runner::Driver(shards) => {
                 self.shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndDiscard));
                 // Pairs with the fence in `Driver::carry_out_order`. If the driver is in a turn

@@ -22,16 +22,6 @@ use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, Mutex, Shown, lock, park_for};
 use crate::sys::cores::{self, spawn_ordinary};
 use crate::sys::sched_hints;
-use crate::time::Subtick;
-
-/// How an engine's workers are to end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum End {
-    Return,
-    Fire,
-    /// Drain until then at the latest.
-    Drain(Subtick),
-}
 
 /// How workers are made.
 #[derive(Debug)]
@@ -96,7 +86,7 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// Creates the workers for these shards, and starts none. They own the engine until
-    /// [`end`](Self::end) or [`stop`](Self::stop) is called, so one of the two must be called.
+    /// [`end`](Self::end) is called, so it must be called.
     pub(crate) fn new(
         plan: WorkerPlan,
         shards: Vec<Core>,
@@ -205,12 +195,7 @@ impl Workers {
                 }
             }
         }
-        let left = if remote.is_to_fire() {
-            fire(&mut shard, &shared, &mut dispatch);
-            UnfiredList::new()
-        } else {
-            close(&mut shard, &shared, &mut dispatch)
-        };
+        let left = close(&mut shard, &shared, &mut dispatch);
         // A batch that runs may need help, and others may wait for its end. One that was handed
         // over last begins soon, or waits for a thread, perhaps for one that waits for this worker.
         let mut looks = 0;
@@ -273,56 +258,14 @@ impl Workers {
         Step::Done
     }
 
-    /// Closes all shards, waits for the workers, and returns what was still pending. Must not be
-    /// called by a worker.
-    pub(crate) fn end(&self, shared: &SharedRef, how: End) -> UnfiredList {
+    /// Commands the workers to close their shards and end, waits for them, and returns what was
+    /// still pending. With [`Command::StopAndDiscard`] it does not wait, and the workers drop what
+    /// was pending. Otherwise it must not be called by a worker.
+    pub(crate) fn end(&self, shared: &SharedRef, how: Command) -> UnfiredList {
         let mut left = UnfiredList::new();
-        let order = |remote: &Remote| match how {
-            End::Return => remote.command(Command::StopAndReturn),
-            End::Fire => remote.command(Command::StopAndFire),
-            End::Drain(until) => remote.command_drain(until),
-        };
-        // First close the shards that have no worker: nobody else closes them while the others
-        // drain.
-        self.tell_to_stop(order, shared, |mut unstarted| {
-            let Unstarted { shard, dispatch, .. } = &mut *unstarted;
-            match how {
-                End::Fire => fire(shard, shared, dispatch),
-                End::Return | End::Drain(_) => left.append(close(shard, shared, dispatch)),
-            }
-        });
-        for slot in &self.slots {
-            let state = std::mem::replace(&mut *lock(&slot.state), SlotState::Gone);
-            // A worker runs no user code outside a catch except the clock, whose panics it
-            // survives. If it panicked all the same, its timeouts would be lost.
-            if let SlotState::Running(worker) = state
-                && let Ok(unfired) = worker.join()
-            {
-                left.append(unfired);
-            }
-        }
-        left
-    }
-
-    /// Commands the workers to close their shards and end, and does not wait for them. The workers
-    /// drop what was pending.
-    pub(crate) fn stop(&self, shared: &SharedRef) {
-        self.tell_to_stop(
-            |remote| remote.command(Command::StopAndDiscard),
-            shared,
-            |mut unstarted| {
-                let Unstarted { shard, dispatch, .. } = &mut *unstarted;
-                drop(close(shard, shared, dispatch));
-            },
-        );
-        self.slots.iter().for_each(|slot| *lock(&slot.state) = SlotState::Gone);
-    }
-
-    /// Commands all workers before the caller waits for the first of them. A worker that has not
-    /// been started will never be: it is given to `close`.
-    fn tell_to_stop(&self, order: impl Fn(&Remote), shared: &SharedRef, mut close: impl FnMut(Box<Unstarted>)) {
+        // Command all workers before the wait for the first of them.
         for (index, slot) in self.slots.iter().enumerate() {
-            order(shared.remote(index));
+            shared.remote(index).command(how);
             // Unpark the thread directly. The doorbell would start a worker that has never run. If
             // the worker is awake, the unpark makes its next park return at once, so the worker
             // can't miss the command.
@@ -330,16 +273,30 @@ impl Workers {
                 handle.thread().unpark();
             }
         }
+        // First close the shards that have no worker, and will never have one: nobody else closes
+        // them while the others drain.
         for slot in &self.slots {
             let mut state = lock(&slot.state);
             match std::mem::replace(&mut *state, SlotState::Gone) {
-                SlotState::Unstarted(unstarted) => {
+                SlotState::Unstarted(mut unstarted) => {
                     drop(state);
-                    close(unstarted);
+                    left.append(close(&mut unstarted.shard, shared, &mut unstarted.dispatch));
                 }
                 other => *state = other,
             }
         }
+        for slot in &self.slots {
+            let state = std::mem::replace(&mut *lock(&slot.state), SlotState::Gone);
+            // A worker runs no user code outside a catch except the clock, whose panics it
+            // survives. If it panicked all the same, its timeouts would be lost.
+            if let SlotState::Running(worker) = state
+                && !matches!(how, Command::StopAndDiscard)
+                && let Ok(unfired) = worker.join()
+            {
+                left.append(unfired);
+            }
+        }
+        left
     }
 }
 
@@ -350,17 +307,15 @@ fn passing_ns(shared: &SharedRef) -> Option<u64> {
     timeline.try_now_ns().filter(|_| !timeline.stands_still())
 }
 
-/// Closes a shard and fires all that is pending in it.
-fn fire(shard: &mut Core, shared: &SharedRef, dispatch: &mut Dispatch) {
-    shard.close_and_fire(shared, &mut |batch| dispatch.accept(batch));
-    if let Some(wakes) = shard.take_wakes() {
-        dispatch.wake(wakes);
-    }
-}
-
-/// Closes a shard, and wakes the futures that slept on it. Returns what else was pending in it.
+/// Closes a shard, fires what was pending in it or returns it, as was commanded, and wakes the
+/// futures that slept on it.
 fn close(shard: &mut Core, shared: &SharedRef, dispatch: &mut Dispatch) -> UnfiredList {
-    let left = shard.close(shared);
+    let left = if shared.remote(shard.index()).is_to_fire() {
+        shard.close_and_fire(shared, &mut |batch| dispatch.accept(batch));
+        UnfiredList::new()
+    } else {
+        shard.close(shared)
+    };
     if let Some(wakes) = shard.take_wakes() {
         dispatch.wake(wakes);
     }

@@ -103,7 +103,7 @@ fn a_worker_does_not_fall_asleep_over_unseen_requests() {
     remote.complete_turn(remote.turn_requested(), || unreachable!("nobody has asked for that"));
     assert!(remote.fall_asleep(None) && shard.takes.inbox(remote).wake());
 
-    remote.command_drain(FAR);
+    remote.command(Command::Drain(FAR));
     assert_eq!(remote.drains_until(), Some(FAR));
     assert!(!remote.is_stopped() && !remote.is_to_fire() && !remote.is_unwanted());
     assert!(!remote.fall_asleep(None), "it is to drain, and has not closed the inbox");
