@@ -28,15 +28,6 @@ pub(crate) struct TurnResult {
     pub(crate) more: bool,
 }
 
-/// What the owner has noted last for other threads. Unchanged values are not written again.
-#[derive(Debug, Default)]
-pub(super) struct Noted {
-    pub(super) inbox: usize,
-    pub(super) cancelled: usize,
-    pub(super) moved: usize,
-    pub(super) share: usize,
-}
-
 /// The owner's side of a shard.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -50,7 +41,6 @@ pub(crate) struct Core {
     pub(super) inbox: Arrivals,
     pub(super) cancelled: Taken<FromQueue>,
     pub(super) moved: Taken<FromQueue>,
-    pub(super) noted: Noted,
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.
     pub(super) wakes: Option<WakeBatch>,
@@ -76,7 +66,6 @@ impl Core {
             inbox: Arrivals::NONE,
             cancelled: Taken::NONE,
             moved: Taken::NONE,
-            noted: Noted::default(),
             free: EntryCache::new(),
             wakes: None,
             held: None,

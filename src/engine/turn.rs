@@ -20,20 +20,21 @@ const TURNED_ROUND: usize = 4 * PART;
 /// deadlines: some 4 ms of work at most. Of more only a part goes before it.
 const BEFORE_DUE: usize = 64 * PART - 2;
 
-fn note(shown: &Counter, noted: &mut usize, now: usize) {
-    if std::mem::replace(noted, now) != now {
+/// Shows a number to other threads. An unchanged one is not written again.
+fn note(shown: &Counter, now: usize) {
+    if shown.get() != now as u64 {
         shown.set(now as u64);
     }
 }
 
 /// Takes a side queue, if what was taken before is gone through. The backlog is noted as
 /// [`Core::take_inbox`] notes it.
-fn take_rest(queue: &SideQueue, taken: &mut Taken<FromQueue>, backlog: &Counter, noted: &mut usize) {
+fn take_rest(queue: &SideQueue, taken: &mut Taken<FromQueue>, backlog: &Counter) {
     let depth = queue.depth();
     if taken.is_empty() && depth > 0 {
-        note(backlog, noted, depth);
+        note(backlog, depth);
         *taken = queue.take();
-        note(backlog, noted, taken.depth());
+        note(backlog, taken.depth());
     }
 }
 
@@ -175,10 +176,9 @@ impl Core {
     /// Begins to go through the queues, up to the limit of each. Each queue is taken once, so that
     /// the turn ends. What an earlier turn left over goes first.
     fn begin_queues(&mut self, remote: &Remote) -> Queues {
-        let (counters, noted) = (&remote.counters, &mut self.noted);
-        let cancelled = self.takes.cancelled(remote);
-        take_rest(cancelled, &mut self.cancelled, &counters.cancelled_backlog, &mut noted.cancelled);
-        take_rest(self.takes.moved(remote), &mut self.moved, &counters.moved_backlog, &mut noted.moved);
+        let counters = &remote.counters;
+        take_rest(self.takes.cancelled(remote), &mut self.cancelled, &counters.cancelled_backlog);
+        take_rest(self.takes.moved(remote), &mut self.moved, &counters.moved_backlog);
         let has_taken = self.inbox.is_gone_through();
         if has_taken {
             // They come after what is new, so that neither waits for the other.
@@ -230,22 +230,22 @@ impl Core {
     }
 
     /// Shows other threads how much of each queue the worker has taken and not gone through.
-    pub(super) fn note_backlogs(&mut self, remote: &Remote) {
+    pub(super) fn note_backlogs(&self, remote: &Remote) {
         let counters = &remote.counters;
-        note(&counters.backlog, &mut self.noted.inbox, self.inbox.depth());
-        note(&counters.cancelled_backlog, &mut self.noted.cancelled, self.cancelled.depth());
-        note(&counters.moved_backlog, &mut self.noted.moved, self.moved.depth());
+        note(&counters.backlog, self.inbox.depth());
+        note(&counters.cancelled_backlog, self.cancelled.depth());
+        note(&counters.moved_backlog, self.moved.depth());
     }
 
     /// Takes the inbox. The backlog is noted before the queue is taken, and corrected after it. So
     /// a thread that adds up both, and reads the queue first, never finds too little.
     fn take_inbox(&mut self, remote: &Remote) {
-        let (backlog, noted) = (&remote.counters.backlog, &mut self.noted.inbox);
+        let backlog = &remote.counters.backlog;
         let inbox = self.takes.inbox(remote);
-        note(backlog, noted, inbox.depth());
+        note(backlog, inbox.depth());
         let is_draining = remote.drains_until().is_some();
         self.inbox.add(if is_draining { inbox.close() } else { inbox.take() });
-        note(backlog, noted, self.inbox.depth());
+        note(backlog, self.inbox.depth());
     }
 
     /// Gives up at most `most` of the entries that were taken out of the cancelled queue. Returns
@@ -327,7 +327,7 @@ impl Core {
             }
         }
         if gone_through > 0 {
-            note(&remote.counters.cancelled_share, &mut self.noted.share, Share::of(cancelled, gone_through));
+            note(&remote.counters.cancelled_share, Share::of(cancelled, gone_through));
             remote.counters.transferred.add(gone_through as u64);
         }
         gone_through
