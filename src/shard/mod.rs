@@ -5,11 +5,9 @@
 
 mod inbox;
 mod number;
+mod queue;
 mod remote;
-mod side_queue;
-mod stack;
 
 pub(crate) use number::{MOST_SHARDS, Number};
+pub(crate) use queue::{SideQueue, Taken, WAKE_DEPTH};
 pub(crate) use remote::{Command, EngineAddress, Remote, Takes, Wake};
-pub(crate) use side_queue::SideQueue;
-pub(crate) use stack::{Taken, WAKE_DEPTH};

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
-use super::inbox::{Closed, Inbox, Pushed};
+use super::inbox::Inbox;
 use super::number::{Number, remote_of};
-use super::side_queue::{SidePush, SideQueue};
+use super::queue::{Closed, Pushed, SideQueue, WAKE_DEPTH};
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
 use crate::entry::{Arrival, Chain, Entry, Home, Owned, Queued, Token};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
@@ -268,10 +268,8 @@ impl Remote {
 
     #[inline]
     fn ring_for(&self, pushed: Pushed, deadline: Subtick, timeline: &Timeline) {
-        match pushed {
-            Pushed::Awake => {}
-            Pushed::Asleep if !self.sleeps_past(deadline, timeline) => {}
-            Pushed::Asleep | Pushed::AsleepAndDeep => self.ring(),
+        if pushed.is_asleep() && (pushed.is_deep() || self.sleeps_past(deadline, timeline)) {
+            self.ring();
         }
     }
 
@@ -293,8 +291,8 @@ impl Remote {
     pub(crate) fn push_cancelled(&self, entry: Queued<'_>) {
         assert!(self.is_home_of(entry.entry()), "an entry goes to its own shard");
         match self.cancelled.push(entry) {
-            Ok(SidePush::Done) => {}
-            Ok(SidePush::Deep) => self.ring(),
+            Ok(pushed) if pushed.is_deep_again() => self.ring(),
+            Ok(_) => {}
             Err(entry) => entry.refused(),
         }
     }
@@ -316,7 +314,7 @@ impl Remote {
         assert!(self.is_home_of(entry.entry()), "an entry goes to its own shard");
         match self.moved.push(entry) {
             Ok(pushed) => {
-                if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(deadline(), timeline)) {
+                if self.inbox.is_asleep() && (pushed.is_deep_again() || self.sleeps_past(deadline(), timeline)) {
                     self.ring();
                 }
             }
@@ -391,8 +389,8 @@ impl Remote {
         // requests a turn, does a read-modify-write on the inbox afterwards. So either that one
         // sees ASLEEP, or these looks see what the thread did. A thread that gives a command
         // unparks the worker's thread instead.
-        let called = !self.moved.is_empty()
-            || self.cancelled.is_deep()
+        let called = self.moved.depth() > 0
+            || self.cancelled.depth() >= WAKE_DEPTH
             || self.is_turn_requested()
             || self.is_stopped()
             || (self.drains_until().is_some() && !self.is_closed());

@@ -9,12 +9,11 @@
 //! caught by: inbox::two_producers_neither_lose_nor_duplicate_an_entry
 //! an entry that is pushed between the two is lost
 //!
-//! in src/shard/inbox.rs, fn take, replace
-//!     Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
+//! in src/shard/queue.rs, fn take, replace
+//!     let head = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
 //! with
 //!     let head = self.head.load(Ordering::Acquire);
 //!     self.head.store(ptr::null_mut(), Ordering::Release);
-//!     Taken::new(head)
 //! ```
 //!
 //! Without `, fn NAME` the program looks for the text in the whole file. It applies several such
