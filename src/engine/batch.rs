@@ -20,8 +20,8 @@ pub(crate) const PART: usize = if cfg!(loom) { 2 } else { 8 };
 /// Up to [`MAX_BATCH`] timeouts that are due, in the order in which they came up, or the sleeping
 /// futures of a turn. The batch holds the engine's ownership of them.
 #[derive(Debug)]
-pub(crate) struct Batch<E = Entries> {
-    pub(super) entries: E,
+pub(crate) struct Batch {
+    entries: Entries,
     shared: SharedRef,
     shard: usize,
 }
@@ -42,6 +42,10 @@ pub(crate) struct Opened<'a> {
 }
 
 impl Batch {
+    pub(super) fn new(entries: Entries, shared: &SharedRef, remote: &Remote) -> Self {
+        Self { entries, shared: shared.clone(), shard: remote.index() }
+    }
+
     /// Opens the batch, to run it on this thread. With `may_go_back` a shutdown gets what has not
     /// begun.
     pub(crate) fn open(&mut self, may_go_back: bool) -> Opened<'_> {
@@ -125,30 +129,6 @@ impl Batch {
         }
         rest.append(std::mem::replace(self.tasks(), Chain::new()));
         *self.tasks() = rest;
-    }
-}
-
-impl<E> Batch<E> {
-    pub(super) fn new(entries: E, shared: &SharedRef, remote: &Remote) -> Self {
-        Self { entries, shared: shared.clone(), shard: remote.index() }
-    }
-}
-
-/// A batch of timeouts that are due, while it is filled.
-pub(super) type TaskBatch = Batch<Chain<Marked>>;
-
-impl TaskBatch {
-    pub(super) fn into_batch(self, due_by: Subtick) -> Batch {
-        Batch { entries: Entries::Tasks(self.entries, due_by), shared: self.shared, shard: self.shard }
-    }
-}
-
-/// A batch of sleeping futures, of any length, while it is filled.
-pub(super) type WakeBatch = Batch<Chain<Won>>;
-
-impl WakeBatch {
-    pub(super) fn into_batch(self) -> Batch {
-        Batch { entries: Entries::Wakes(self.entries), shared: self.shared, shard: self.shard }
     }
 }
 

@@ -2,7 +2,7 @@
 //! queues.
 
 use super::arrivals::Arrivals;
-use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
+use super::batch::{Batch, Entries, MAX_BATCH};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
@@ -43,7 +43,7 @@ pub(crate) struct Core {
     pub(super) moved: Taken<FromQueue>,
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.
-    pub(super) wakes: Option<WakeBatch>,
+    pub(super) wakes: Chain<Won>,
     /// What the end of a driven engine has expired, and runs when the shards are unlocked. It is
     /// kept here because it must need no memory.
     held: Option<Batch>,
@@ -67,7 +67,7 @@ impl Core {
             cancelled: Taken::NONE,
             moved: Taken::NONE,
             free: EntryCache::new(),
-            wakes: None,
+            wakes: Chain::new(),
             held: None,
             now: Subtick::ZERO,
             hurried: Subtick::ZERO,
@@ -121,18 +121,17 @@ impl Core {
     /// Sleeping futures are withdrawn too, but not returned. The caller has to wake them
     /// ([`take_wakes`](Self::take_wakes)), because nobody could wake them later.
     pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
-        let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
-        let count = |wakes: &Option<WakeBatch>| wakes.as_ref().map_or(0, |wakes| wakes.entries.len());
-        let before = count(&wakes);
+        let (mut left, mut wakes) = (UnfiredList::new(), std::mem::replace(&mut self.wakes, Chain::new()));
+        let before = wakes.len();
         let remote = self.remote(shared);
         let mut awake = 0;
         self.empty(shared, remote, false, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
-            Some(EndedEarly::Wake(entry)) => wake_later(&mut wakes, entry, shared, remote),
+            Some(EndedEarly::Wake(entry)) => wakes.push(entry),
             Some(EndedEarly::Task(entry)) => left.push(shared, entry),
             Some(EndedEarly::Left) => awake += 1,
             None => {}
         });
-        let withdrawn = left.len() + awake + count(&wakes) - before;
+        let withdrawn = left.len() + awake + wakes.len() - before;
         remote.counters.returned.add(withdrawn as u64);
         shared.give_places_back(withdrawn);
         self.wakes = wakes;
@@ -142,25 +141,24 @@ impl Core {
     /// Closes the shard for good, and hands all timeouts that were still pending to `sink`, to run
     /// whatever their deadlines. Sleeping futures are left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
-        let (mut batch, mut wakes) = (None, self.wakes.take());
+        let (mut tasks, mut wakes) = (Chain::new(), std::mem::replace(&mut self.wakes, Chain::new()));
         let remote = self.remote(shared);
+        let mut fire = |tasks| sink(Batch::new(Entries::Tasks(tasks, Subtick::NEVER), shared, remote));
         self.take_all_in(shared, remote);
         self.empty(shared, remote, true, |free, entry| match take_back(free, shared, entry, Owned::fire) {
             Some(EndedEarly::Task(marked)) => {
-                let open = batch.get_or_insert_with(|| TaskBatch::new(Chain::new(), shared, remote));
-                open.entries.push(marked);
-                if open.entries.len() == MAX_BATCH {
-                    batch.take().map(|full| full.into_batch(Subtick::NEVER)).into_iter().for_each(&mut *sink);
+                tasks.push(marked);
+                if tasks.len() == MAX_BATCH {
+                    fire(std::mem::replace(&mut tasks, Chain::new()));
                 }
             }
-            Some(EndedEarly::Wake(entry)) => {
-                count_fired(shared, remote);
-                wake_later(&mut wakes, entry, shared, remote);
-            }
-            Some(EndedEarly::Left) => count_awake(shared, remote),
+            Some(EndedEarly::Wake(entry)) => end_sleep(&mut wakes, Some(entry), shared, remote),
+            Some(EndedEarly::Left) => end_sleep(&mut wakes, None, shared, remote),
             None => {}
         });
-        batch.map(|last| last.into_batch(Subtick::NEVER)).into_iter().for_each(sink);
+        if tasks.len() > 0 {
+            fire(tasks);
+        }
         self.wakes = wakes;
     }
 
@@ -243,11 +241,6 @@ impl Core {
     }
 }
 
-/// Adds an entry of a sleeping future to those that are to be woken.
-pub(super) fn wake_later(wakes: &mut Option<WakeBatch>, entry: Won, shared: &SharedRef, remote: &Remote) {
-    wakes.get_or_insert_with(|| WakeBatch::new(Chain::new(), shared, remote)).entries.push(entry);
-}
-
 /// Counts a timeout as fired, on the worker, before it runs.
 #[inline]
 pub(super) fn count_fired(shared: &SharedRef, remote: &Remote) {
@@ -255,10 +248,15 @@ pub(super) fn count_fired(shared: &SharedRef, remote: &Remote) {
     shared.give_places_back(1);
 }
 
-/// Counts a sleeping future that is awake, and so needs no wake-up: it has fired, and is done.
-pub(super) fn count_awake(shared: &SharedRef, remote: &Remote) {
+/// Counts a sleeping future as fired, and has it woken when the turn is over. Without an entry it
+/// is awake already, and so is done.
+#[inline]
+pub(super) fn end_sleep(wakes: &mut Chain<Won>, entry: Option<Won>, shared: &SharedRef, remote: &Remote) {
+    match entry {
+        Some(entry) => wakes.push(entry),
+        None => shared.count(remote, |counts| counts.completed.add(1)),
+    }
     count_fired(shared, remote);
-    shared.count(remote, |counts| counts.completed.add(1));
 }
 
 /// Gives up the engine's ownership of an entry that is no longer pending. Returns the entry if it

@@ -6,13 +6,13 @@
 //! thread that runs the batch ([`Opened::run`](super::batch::Opened::run)). See
 //! `shard/README.md`, section 10.
 
-use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
-use super::core::{Core, count_awake, count_fired, give_back, wake_later};
+use super::batch::{Batch, Entries, MAX_BATCH};
+use super::core::{Core, count_fired, end_sleep, give_back};
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
 use crate::arena::EntryCache;
-use crate::entry::{CameUp, Chain, Claimed, Kind, Still, TaskPlace};
+use crate::entry::{CameUp, Chain, Claimed, Kind, Marked, Still, TaskPlace, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::{Took, Wheel};
@@ -28,7 +28,7 @@ pub(crate) struct Due<'a> {
 /// What is needed for each timeout that comes up.
 struct Taken<'a> {
     free: &'a EntryCache,
-    wakes: &'a mut Option<WakeBatch>,
+    wakes: &'a mut Chain<Won>,
     shared: &'a SharedRef,
     remote: &'a Remote,
     fired: usize,
@@ -72,7 +72,8 @@ impl<'a> Due<'a> {
         let Self { wheel, now, budget, taken } = self;
         let Taken { shared, remote, .. } = *taken;
         let now = *now;
-        let mut batch: Option<TaskBatch> = None;
+        let mut hand_over = |tasks: Chain<Marked>| sink(Batch::new(Entries::Tasks(tasks, now), shared, remote));
+        let mut tasks = Chain::new();
         wheel.expire(
             now,
             budget,
@@ -87,15 +88,16 @@ impl<'a> Due<'a> {
                     Err(still) => return still.into(),
                 };
                 taken.fired += 1;
-                let open = batch.get_or_insert_with(|| TaskBatch::new(Chain::new(), shared, remote));
-                open.entries.push(marked);
-                if open.entries.len() == MAX_BATCH {
-                    batch.take().map(|full| full.into_batch(now)).into_iter().for_each(&mut *sink);
+                tasks.push(marked);
+                if tasks.len() == MAX_BATCH {
+                    hand_over(std::mem::replace(&mut tasks, Chain::new()));
                 }
                 Took::Taken
             },
         );
-        batch.map(|last| last.into_batch(now)).into_iter().for_each(sink);
+        if tasks.len() > 0 {
+            hand_over(tasks);
+        }
     }
 }
 
@@ -138,13 +140,7 @@ impl Taken<'_> {
                 let expired = entry.expire(due_by)?;
                 self.fired += 1;
                 // At once, because a task of this very turn may need its place under the limit.
-                match expired {
-                    Some(expired) => {
-                        count_fired(self.shared, self.remote);
-                        wake_later(self.wakes, expired, self.shared, self.remote);
-                    }
-                    None => count_awake(self.shared, self.remote),
-                }
+                end_sleep(self.wakes, expired, self.shared, self.remote);
                 Err(Took::Taken)
             }
         }

@@ -1,11 +1,11 @@
 //! A turn of a shard: it goes through the queues, expires what is due, and moves the cascades on.
 
-use super::batch::{Batch, WakeBatch};
+use super::batch::{Batch, Entries};
 use super::core::{Core, Limits, TurnResult, give_back, link};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{FromQueue, OutOfQueue, Owned};
+use crate::entry::{Chain, FromQueue, OutOfQueue, Owned};
 use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::Subtick;
 
@@ -132,8 +132,10 @@ impl Core {
     /// Returns the sleeping futures that expired in the turns since the last call. As a rule the
     /// thread that turns the shard wakes them, after the turn. A waker is user code and may do
     /// anything, but it is quick, and passing it through a pool would cost more.
-    pub(crate) fn take_wakes(&mut self) -> Option<Batch> {
-        self.wakes.take().map(WakeBatch::into_batch)
+    pub(crate) fn take_wakes(&mut self, shared: &SharedRef) -> Option<Batch> {
+        let remote = self.remote(shared);
+        let wakes = std::mem::replace(&mut self.wakes, Chain::new());
+        (wakes.len() > 0).then(|| Batch::new(Entries::Wakes(wakes), shared, remote))
     }
 
     /// Goes through the queues, within the limits, without expiring anything, so that

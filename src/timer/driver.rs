@@ -157,7 +157,7 @@ impl Driver {
             let turn = shard.turn(&self.shared, now, || None, run_in_turn);
             // Count the wakes before the shards are unlocked. Otherwise a shutdown would find them
             // neither pending nor under way.
-            wakes.extend(shard.take_wakes().map(Expired::begin));
+            wakes.extend(shard.take_wakes(&self.shared).map(Expired::begin));
             let due =
                 shard.next_due(&self.shared).map_or(u64::MAX, |due| self.shared.timeline().scale().ns_of(due.max(now)));
             self.shared.remote(shard.index()).heartbeat.rest_until(due);

@@ -212,7 +212,7 @@ pub(super) fn discard_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<
     shards.iter_mut().for_each(|shard| left.append(shard.close(shared)));
     drop(locked);
     drop(left);
-    run_held(shards);
+    run_held(shared, shards);
 }
 
 /// Closes and removes all shards for a shutdown. It may have to run tasks first. It runs them here,
@@ -242,14 +242,14 @@ fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) -> Unfire
         }
     }
     drop(locked);
-    run_held(shards);
+    run_held(shared, shards);
     left
 }
 
 /// Runs what the shards hold, and wakes the futures that slept on them.
-fn run_held(mut shards: Vec<Core>) {
+fn run_held(shared: &SharedRef, mut shards: Vec<Core>) {
     shards.iter_mut().filter_map(Core::take_held).for_each(run_here);
-    shards.iter_mut().filter_map(Core::take_wakes).for_each(run_here);
+    shards.iter_mut().filter_map(|shard| shard.take_wakes(shared)).for_each(run_here);
 }
 
 /// The part that all `Timer`s share. When the last one has gone, the engine is left to the futures

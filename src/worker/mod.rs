@@ -231,7 +231,7 @@ impl Workers {
         let is_the_systems = shared.timeline().is_the_systems();
         let look = || is_the_systems.then(|| shared.timeline().current());
         let turn = shard.turn(shared, now, look, |due| dispatch.take(due));
-        if let Some(wakes) = shard.take_wakes() {
+        if let Some(wakes) = shard.take_wakes(shared) {
             dispatch.wake(wakes);
         }
         turns.end(shard.index(), now_ns, turn.more, || passing_ns(shared));
@@ -316,7 +316,7 @@ fn close(shard: &mut Core, shared: &SharedRef, dispatch: &mut Dispatch) -> Unfir
     } else {
         shard.close(shared)
     };
-    if let Some(wakes) = shard.take_wakes() {
+    if let Some(wakes) = shard.take_wakes(shared) {
         dispatch.wake(wakes);
     }
     left
