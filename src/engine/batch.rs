@@ -214,11 +214,7 @@ fn pass_over(entry: Marked, at: At<'_>, found: Expire, runner: &mut impl Run) {
     if at.remote.is_to_fire() {
         return run(entry, Subtick::NEVER, At { may_go_back: false, ..at }, runner);
     }
-    match withdraw_outside(at.shared, at.remote, entry.into_owned()) {
-        Ok(dropped) => dropped.unwrap_or_else(|panic| runner.report(panic)),
-        // A cancel was first, and has taken the task.
-        Err(cancelled) => at.shared.let_go(cancelled),
-    }
+    withdraw_outside(at.shared, at.remote, entry.into_owned()).unwrap_or_else(|panic| runner.report(panic));
 }
 
 /// Where a batch runs.

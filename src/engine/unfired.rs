@@ -81,17 +81,13 @@ pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Looked) -> R
     if outside.is_none() && !remote.is_unwanted() {
         return Err(entry);
     }
-    Ok(withdraw(outside, shared, remote, entry.into_owned()).unwrap_or_else(|cancelled| {
-        // A cancel was first, and has taken the task.
-        shared.let_go(cancelled);
-        Ok(())
-    }))
+    Ok(withdraw(outside, shared, remote, entry.into_owned()))
 }
 
 /// Withdraws a timeout outside of its shard, which has been closed. It goes into the answer of the
-/// shutdown that waits. If none does, its task is dropped; a panic of that is returned. Returns the
-/// entry as it was if a cancel was first. The entry is no future's.
-pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
+/// shutdown that waits. If none does, its task is dropped; a panic of that is returned. The entry
+/// is no future's.
+pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned) -> Ran {
     withdraw(lock(&shared.unfired_outside), shared, remote, entry)
 }
 
@@ -99,19 +95,27 @@ pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned
 type Outside<'a> = MutexGuard<'a, Option<Chain<Won>>>;
 
 /// Keeps what it withdraws for the answer, or drops its task.
-fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
-    let EndedEarly::Task(entry) = entry.withdraw()? else { unreachable!("a future's entry comes into no such batch") };
+fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Ran {
+    let entry = match entry.withdraw() {
+        Ok(EndedEarly::Task(entry)) => entry,
+        Ok(EndedEarly::Wake(_) | EndedEarly::Left) => unreachable!("a future's entry comes into no such batch"),
+        Err(cancelled) => {
+            // A cancel was first, and has taken the task.
+            shared.let_go(cancelled);
+            return Ok(());
+        }
+    };
     shared.give_places_back(1);
     // It counts as if it had waited in the shard.
     shared.count(remote, |counts| counts.returned.add(1));
     if let Some(left) = &mut *outside {
         assert!(shared.has(entry.entry()), "a list of one engine");
         left.push(entry);
-        return Ok(Ok(()));
+        return Ok(());
     }
     // Not under the lock: the task's destructor may come here again.
     drop(outside);
-    Ok(clear_away(shared, entry))
+    clear_away(shared, entry)
 }
 
 /// Drops the task of an entry, and gives the entry up. Returns a panic of the task's destructor.
