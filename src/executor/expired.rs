@@ -28,10 +28,8 @@ use crate::sync::Ordering;
 #[must_use = "an expired batch should be run; dropping it runs it here and now"]
 pub struct Expired {
     batch: Batch,
-    /// Whether the batch counts as in flight. It does from the start if the executor is sure to run
-    /// it, and otherwise from when it begins to run.
-    counted: bool,
-    /// Whether a shutdown waits for it even before it begins to run.
+    /// Whether the batch counts as in flight from the start, as the executor is sure to run it. A
+    /// shutdown waits for it then. Otherwise it counts from when it begins to run.
     is_awaited: bool,
     /// Whether its owner has begun to run it.
     begun: bool,
@@ -66,22 +64,22 @@ impl Expired {
     /// Makes a batch that is in flight from now on: a shutdown waits for it.
     pub(crate) fn begin(batch: Batch) -> Self {
         batch.shared().in_flight.begin();
-        Self { batch, counted: true, is_awaited: true, begun: false }
+        Self { batch, is_awaited: true, begun: false }
     }
 
     /// Makes a batch that is in flight once it begins to run.
     pub(crate) fn uncounted(batch: Batch) -> Self {
-        Self { batch, counted: false, is_awaited: false, begun: false }
+        Self { batch, is_awaited: false, begun: false }
     }
 
     fn run_all(&mut self, run: impl FnOnce(&mut Opened<'_>, &mut Runs<'_>)) {
-        self.begun = true;
         let in_flight = &self.batch.shared().in_flight;
-        if !self.counted {
-            self.counted = true;
-            in_flight.begin();
+        if !std::mem::replace(&mut self.begun, true) {
+            if !self.is_awaited {
+                in_flight.begin();
+            }
+            in_flight.run();
         }
-        in_flight.run();
         let (engine, shard) = (self.batch.shared().id(), self.batch.shard());
         // A shutdown waits for a batch that is counted from the start, so it can have back what has
         // not begun. A batch that a user's executor holds stays that executor's own.
@@ -102,7 +100,7 @@ impl Drop for Expired {
             }
             self.run_all(|opened, runs| opened.run(runs));
         }
-        if self.counted {
+        if self.is_awaited || self.begun {
             self.batch.shared().in_flight.end();
         }
     }

@@ -95,9 +95,24 @@ struct Crew {
 }
 
 impl ThreadPool {
-    /// Finds help for what waits behind a task that blocks.
+    /// Finds help for what waits behind a task that blocks: calls a thread if something waits.
     pub(crate) fn find_help(&self) -> Help {
-        Shared::find_help(&self.owners.0)
+        let shared = &self.owners.0;
+        let crew = lock(&shared.crew);
+        let is_busy = crew.is_busy();
+        let steps = shared.look(&crew);
+        let can_help = steps.is_some() && shared.has_free_thread(&crew);
+        let (was_stuck, is_stuck) = (shared.told.get(), u64::from(shared.is_stuck(&crew, steps)));
+        shared.told.set(is_stuck);
+        drop(crew);
+        if is_stuck > was_stuck {
+            events::pool_is_stuck(shared.max);
+        }
+        if can_help {
+            Shared::call(shared);
+            return Help::Called;
+        }
+        if is_busy { Help::NotNow } else { Help::Never }
     }
 
     /// Returns whether the last batch found no thread that was free.
@@ -182,25 +197,6 @@ impl Shared {
             }
         }
         crew.threads > 0
-    }
-
-    /// Calls a thread if something waits.
-    fn find_help(this: &Arc<Self>) -> Help {
-        let crew = lock(&this.crew);
-        let is_busy = crew.is_busy();
-        let steps = this.look(&crew);
-        let can_help = steps.is_some() && this.has_free_thread(&crew);
-        let (was_stuck, is_stuck) = (this.told.get(), u64::from(this.is_stuck(&crew, steps)));
-        this.told.set(is_stuck);
-        drop(crew);
-        if is_stuck > was_stuck {
-            events::pool_is_stuck(this.max);
-        }
-        if can_help {
-            Self::call(this);
-            return Help::Called;
-        }
-        if is_busy { Help::NotNow } else { Help::Never }
     }
 
     /// Returns whether a batch would find a thread that is idle or can be started.
