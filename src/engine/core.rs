@@ -141,10 +141,13 @@ impl Core {
     /// Closes the shard for good, and hands all timeouts that were still pending to `sink`, to run
     /// whatever their deadlines. Sleeping futures are left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
+        // All that has arrived goes into the wheel, so that it comes out in the order of deadlines.
+        // Without memory some of it stays where it is.
+        self.limits = Limits { transfer: usize::MAX, expiry: usize::MAX };
+        self.sort_in(shared, self.now);
         let (mut tasks, mut wakes) = (Chain::new(), std::mem::replace(&mut self.wakes, Chain::new()));
         let remote = self.remote(shared);
         let mut fire = |tasks| sink(Batch::new(Entries::Tasks(tasks, Subtick::NEVER), shared, remote));
-        self.take_all_in(shared, remote);
         self.empty(shared, remote, true, |free, entry| match take_back(free, shared, entry, Owned::fire) {
             Some(EndedEarly::Task(marked)) => {
                 tasks.push(marked);
@@ -179,26 +182,6 @@ impl Core {
     /// Returns what it holds, once.
     pub(crate) fn take_held(&mut self) -> Option<Batch> {
         self.held.take()
-    }
-
-    /// Closes the inbox, and puts all that has arrived into the wheel, so that it comes out in the
-    /// order of deadlines. Without memory some of it stays where it is.
-    fn take_all_in(&mut self, shared: &SharedRef, remote: &Remote) {
-        self.inbox.put_back();
-        let pushed = Arrivals::new(self.takes.inbox(remote).close());
-        for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), pushed] {
-            list.turn_round(usize::MAX);
-            while self.wheel.has_room()
-                && let Some(entry) = list.pop()
-            {
-                debug_assert!(remote.is_home_of(&entry), "an entry goes to its own shard");
-                link(&mut self.wheel, &self.free, shared, entry, |_| ());
-            }
-            // Without memory they come after the others.
-            while let Some(entry) = list.pop() {
-                self.inbox.set_aside(entry);
-            }
-        }
     }
 
     /// Closes the queues, and gives each entry that is left, in no list any more, to `take`. With

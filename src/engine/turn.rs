@@ -245,8 +245,9 @@ impl Core {
         let backlog = &remote.counters.backlog;
         let inbox = self.takes.inbox(remote);
         note(backlog, inbox.depth());
-        let is_draining = remote.drains_until().is_some();
-        self.inbox.add(if is_draining { inbox.close() } else { inbox.take() });
+        // What comes after a command is refused, so that no part of it goes before the rest.
+        let is_ending = remote.is_commanded();
+        self.inbox.add(if is_ending { inbox.close() } else { inbox.take() });
         note(backlog, self.inbox.depth());
     }
 

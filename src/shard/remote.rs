@@ -421,6 +421,11 @@ impl Remote {
         self.command.load(Ordering::Acquire)
     }
 
+    /// Returns whether any command was given.
+    pub(crate) fn is_commanded(&self) -> bool {
+        self.commanded() != 0
+    }
+
     /// Returns whether the worker has to end at once.
     pub(crate) fn is_stopped(&self) -> bool {
         self.commanded() >= STOP_AND_FIRE
