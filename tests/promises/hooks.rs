@@ -283,7 +283,7 @@ fn a_start_that_panics_is_reported_as_a_task_and_the_worker_works() {
 fn at_a_workers_start_its_engine_may_be_used_but_not_shut_down() {
     let (late, answer): (Late, Arc<OnceLock<_>>) = Default::default();
     let (own, said) = (Arc::clone(&late), Arc::clone(&answer));
-    let runs = Runs::new(100);
+    let runs = Runs::new(101);
     let (count, (go, wait)) = (runs.clone(), channel::<()>());
     let wait = Mutex::new(wait);
     let builder = Timer::builder().shards(1).on_worker_start(move |_| {
@@ -294,9 +294,9 @@ fn at_a_workers_start_its_engine_may_be_used_but_not_shut_down() {
     });
     let timer = builder.build().expect("the options make sense");
     late.set(timer.clone()).expect("once");
-    timer.schedule_detached(MS, || ()).expect("accepted");
+    timer.schedule_detached(MS, runs.task(100)).expect("accepted");
     go.send(()).expect("it waits");
-    eventually("all run", || runs.total() == 100);
+    eventually("all run", || runs.total() == 101);
     assert_eq!(answer.get(), Some(&Some(ShutdownError::FromTask)));
     runs.assert_each_ran_once();
     let shut = timer.clone();
