@@ -22,7 +22,7 @@ impl Link {
     const END: u32 = 1 << 31;
 
     /// The end of a list. It names the list, so that whoever empties a block finds it.
-    pub(crate) fn end(list: u32) -> Self {
+    pub(crate) const fn end(list: u32) -> Self {
         Self(Self::END | list)
     }
 
@@ -111,8 +111,8 @@ impl<T: Copy> Block<T> {
 #[derive(Debug)]
 pub(crate) struct Blocks<T> {
     chunks: Vec<Box<[Block<T>; CHUNK]>>,
-    /// The first free block. `behind` leads to the next.
-    free: Option<u32>,
+    /// The first free block, or an end if there is none. `behind` leads to the next.
+    free: Link,
     /// How many blocks are in a list.
     used: usize,
     /// For tests: there is no memory for more blocks than these.
@@ -124,7 +124,7 @@ impl<T: Copy> Blocks<T> {
     pub(crate) const fn new() -> Self {
         Self {
             chunks: Vec::new(),
-            free: None,
+            free: Link::end(0),
             used: 0,
             #[cfg(test)]
             limit: usize::MAX,
@@ -157,16 +157,18 @@ impl<T: Copy> Blocks<T> {
         Some(&mut chunk[place.block() as usize % CHUNK])
     }
 
-    /// Takes an empty block, with these neighbours.
-    pub(crate) fn take(&mut self, before: Link, behind: Link) -> Result<u32, OutOfMemory> {
-        if self.free.is_none() {
-            self.grow()?;
-        }
-        let index = self.free.expect("there is one now");
+    /// Takes an empty block, and gives it these neighbours and its first item. Returns its number.
+    #[inline]
+    pub(crate) fn take(&mut self, before: Link, behind: Link, item: T) -> Result<u32, OutOfMemory> {
+        let index = match self.free.block() {
+            Some(index) => index,
+            None => self.grow()?,
+        };
         let block = self.get_mut(index);
-        let next = block.behind.block();
-        (block.before, block.behind, block.filled) = (before, behind, 0);
         debug_assert_eq!(block.live, 0);
+        let next = block.behind;
+        (block.before, block.behind, block.live, block.filled) = (before, behind, 1, 1);
+        block.cells[0] = Some(item);
         self.free = next;
         self.used += 1;
         Ok(index)
@@ -175,16 +177,12 @@ impl<T: Copy> Blocks<T> {
     /// Gives a block back that holds no item.
     #[inline]
     pub(crate) fn give_back(&mut self, index: u32) {
-        let free = self.free_link();
+        let free = self.free;
         let block = self.get_mut(index);
         block.set_free();
         block.behind = free;
-        self.free = Some(index);
+        self.free = Link::to(index);
         self.used -= 1;
-    }
-
-    fn free_link(&self) -> Link {
-        self.free.map_or(Link::end(0), Link::to)
     }
 
     /// Allocates blocks until so many are free.
@@ -199,9 +197,10 @@ impl<T: Copy> Blocks<T> {
         Ok(())
     }
 
-    /// Allocates a chunk. Its blocks are taken in the order of their addresses.
+    /// Allocates a chunk. Its blocks are taken in the order of their addresses: this returns the
+    /// first.
     #[cold]
-    fn grow(&mut self) -> Result<(), OutOfMemory> {
+    fn grow(&mut self) -> Result<u32, OutOfMemory> {
         let first = u32::try_from(self.len()).map_err(|_| OutOfMemory)?;
         #[cfg(test)]
         if self.len() >= self.limit {
@@ -224,15 +223,13 @@ impl<T: Copy> Blocks<T> {
         let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
         self.chunks.push(chunk);
         self.link_free(first, first + (1 << CHUNK_BITS));
-        Ok(())
+        Ok(first)
     }
 
     /// Puts free blocks in front of those that are free already, the first of them first.
     fn link_free(&mut self, from: u32, to: u32) {
         for block in (from..to).rev() {
-            let free = self.free_link();
-            self.get_mut(block).behind = free;
-            self.free = Some(block);
+            self.get_mut(block).behind = core::mem::replace(&mut self.free, Link::to(block));
         }
     }
 
@@ -241,7 +238,7 @@ impl<T: Copy> Blocks<T> {
     pub(crate) fn truncate(&mut self, least: usize) {
         self.chunks.truncate(self.used.max(least).div_ceil(CHUNK));
         self.chunks.shrink_to_fit();
-        self.free = None;
+        self.free = Link::end(0);
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^28")]
         self.link_free(self.used as u32, self.len() as u32);
     }

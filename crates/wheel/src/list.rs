@@ -69,11 +69,10 @@ impl<T: Copy + Eq> Lists<T> {
         item: T,
     ) -> Result<(), OutOfMemory> {
         let last = self.ends[list as usize].last;
-        let at = self.blocks.take(last, Link::end(list))?;
+        let at = self.blocks.take(last, Link::end(list), item)?;
+        items.placed(item, Place::new(at, 0));
         self.link(last, Link::to(at));
         self.ends[list as usize].last = Link::to(at);
-        let cell = self.blocks.get_mut(at).fill(item);
-        items.placed(item, Place::new(at, cell.expect("a new block is empty")));
         Ok(())
     }
 
