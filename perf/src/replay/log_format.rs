@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
-use regex::Regex;
+use regex_lite::Regex;
 
 /// The time is `%t` of Apache's `mod_log_config`. A user may have spaces and brackets in its name,
 /// and in a quoted field a backslash escapes the character after it.
