@@ -11,7 +11,6 @@ use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
 use crate::entry::{Handle, LastHandle, Listed, Orphan, Task};
 use crate::shard::{EngineAddress, Number, Remote};
-use crate::sync::Ordering;
 use crate::thread::{LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
@@ -59,18 +58,19 @@ impl Deref for SharedRef {
 
 impl Clone for SharedRef {
     fn clone(&self) -> Self {
-        // Relaxed: the new owner is made from one that exists.
-        self.owners.fetch_add(1, Ordering::Relaxed);
+        self.owners.add();
         Self(self.0)
     }
 }
 
 impl Drop for SharedRef {
     fn drop(&mut self) {
-        // AcqRel: the last owner sees all that the others did.
-        if self.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: this owner was counted, and was the last one.
-            unsafe { Shared::end(self.0) };
+        // SAFETY: this owner was counted, and ends here. If it was the last one, nobody else ends
+        // the engine.
+        unsafe {
+            if self.owners.remove() {
+                Shared::end(self.0);
+            }
         }
     }
 }
@@ -287,9 +287,6 @@ impl Shared {
 
     /// Makes the caller an owner of the remote's engine, if that has one.
     fn owner_if_any(remote: &Remote) -> Option<SharedRef> {
-        let add_one = |owners: usize| (owners > 0).then_some(owners + 1);
-        // Relaxed: the engine has an owner, or this fails.
-        let added = Self::of_remote(remote).owners.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_one);
-        added.is_ok().then(|| SharedRef(Self::ptr_of_remote(remote)))
+        Self::of_remote(remote).owners.add_if_any().then(|| SharedRef(Self::ptr_of_remote(remote)))
     }
 }

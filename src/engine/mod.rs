@@ -9,6 +9,7 @@ mod due;
 mod in_flight;
 mod lifetime;
 mod no_wait;
+mod owners;
 mod periodic;
 mod run;
 mod shared;

@@ -10,6 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use super::in_flight::InFlight;
 use super::no_wait::NoWait;
+use super::owners::Owners;
 use crate::arena::{Arena, PerThread};
 use crate::count::{Counts, Overdue, Running};
 use crate::entry::{Chain, Entry, Owned, Sole, Won};
@@ -53,8 +54,7 @@ pub(crate) struct SharedPlan {
 
 /// What all shards and threads of one engine share.
 pub(crate) struct Shared {
-    /// How many [`SharedRef`](super::SharedRef)s there are.
-    pub(super) owners: AtomicUsize,
+    pub(super) owners: Owners,
     pub(crate) arena: Arena,
     timeline: Timeline,
     remotes: Box<[Remote]>,
@@ -84,7 +84,7 @@ impl Shared {
     /// Makes the shared part. `remotes` are those of all shards.
     pub(super) fn new(plan: SharedPlan, remotes: Vec<Remote>) -> Self {
         Self {
-            owners: AtomicUsize::new(1),
+            owners: Owners::one(),
             arena: plan.arena,
             timeline: plan.timeline,
             remotes: remotes.into_boxed_slice(),
