@@ -9,8 +9,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -327,6 +327,20 @@ fn a_driven_engine_ends_in_every_way_without_memory() {
         assert!(Pin::new(&mut sleep).poll(&mut context).is_ready() && sleep.ended_by_shutdown());
         drop((timeouts, driver));
     }
+}
+
+#[test]
+fn fire_now_runs_in_the_order_of_deadlines_when_there_is_memory_again() {
+    let (timer, mut driver, _clock) = engine(|builder| builder.transfer_limit(900).capacity(2_000));
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    for n in 1..=1_200 {
+        let ran = Arc::clone(&ran);
+        timer.schedule_detached(n * MS, move || ran.lock().expect("no panic").push(n)).expect("reserved");
+    }
+    // It sets some aside, and does not come to the last.
+    without_any_memory(|| driver.turn());
+    assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+    assert!(ran.lock().expect("no panic").iter().copied().eq(1..=1_200));
 }
 
 #[test]

@@ -142,7 +142,8 @@ impl Core {
     /// whatever their deadlines. Sleeping futures are left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
         // All that has arrived goes into the wheel, so that it comes out in the order of deadlines.
-        // Without memory some of it stays where it is.
+        // Without memory some of it stays where it is. What found none in a turn before goes first.
+        self.inbox.put_back();
         self.limits = Limits { transfer: usize::MAX, expiry: usize::MAX };
         self.sort_in(shared, self.now);
         let (mut tasks, mut wakes) = (Chain::new(), std::mem::replace(&mut self.wakes, Chain::new()));
@@ -235,11 +236,18 @@ pub(super) fn count_fired(shared: &SharedRef, remote: &Remote) {
 /// is awake already, and so is done.
 #[inline]
 pub(super) fn end_sleep(wakes: &mut Chain<Won>, entry: Option<Won>, shared: &SharedRef, remote: &Remote) {
+    // First: what has completed has fired before.
+    count_fired(shared, remote);
     match entry {
         Some(entry) => wakes.push(entry),
-        None => shared.count(remote, |counts| counts.completed.add(1)),
+        None => count_awake(shared, remote),
     }
-    count_fired(shared, remote);
+}
+
+#[cold]
+#[inline(never)]
+fn count_awake(shared: &SharedRef, remote: &Remote) {
+    shared.count(remote, |counts| counts.completed.add(1));
 }
 
 /// Gives up the engine's ownership of an entry that is no longer pending. Returns the entry if it
