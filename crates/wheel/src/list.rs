@@ -70,9 +70,9 @@ impl<T: Copy + Eq> Lists<T> {
     ) -> Result<(), OutOfMemory> {
         let last = self.ends[list as usize].last;
         let at = self.blocks.take(last, Link::end(list), item)?;
-        items.placed(item, Place::new(at, 0));
         self.link(last, Link::to(at));
         self.ends[list as usize].last = Link::to(at);
+        items.placed(item, Place::new(at, 0));
         Ok(())
     }
 
