@@ -55,8 +55,15 @@ pub(super) struct Chunk {
 #[derive(Debug)]
 #[must_use = "the entries are lost if they are not kept"]
 pub(super) struct Run {
-    pub(super) first: NonNull<Entry>,
-    pub(super) len: usize,
+    first: NonNull<Entry>,
+    len: usize,
+}
+
+impl Run {
+    /// Returns the first entry, and how many there are. They are the caller's.
+    pub(super) fn into_parts(self) -> (NonNull<Entry>, usize) {
+        (self.first, self.len)
+    }
 }
 
 /// The chunks of an arena, from the newest on. Each stays where it is until the list is dropped.

@@ -87,7 +87,7 @@ impl EntryCache {
     }
 
     fn begin(&self, run: Run) -> Sole {
-        let Run { first, len } = run;
+        let (first, len) = run.into_parts();
         self.fresh.set(first.as_ptr().wrapping_add(1));
         self.fresh_len.set(short(len - 1));
         sole(first)

@@ -245,7 +245,8 @@ impl Core {
         let backlog = &remote.counters.backlog;
         let inbox = self.takes.inbox(remote);
         note(backlog, inbox.depth());
-        // What comes after a command is refused, so that no part of it goes before the rest.
+        // After a command the inbox closes. Otherwise a thread's later timeouts would be fired or
+        // returned apart from its earlier ones.
         let is_ending = remote.is_commanded();
         self.inbox.add(if is_ending { inbox.close() } else { inbox.take() });
         note(backlog, self.inbox.depth());

@@ -94,13 +94,14 @@ pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned
 /// The list of what belongs into the answer, if a shutdown waits for it.
 type Outside<'a> = MutexGuard<'a, Option<Chain<Won>>>;
 
-/// Keeps what it withdraws for the answer, or drops its task.
+/// Keeps what it withdraws for the answer, or drops its task. Gives up what was cancelled.
 fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Ran {
     let entry = match entry.withdraw() {
         Ok(EndedEarly::Task(entry)) => entry,
         Ok(EndedEarly::Wake(_) | EndedEarly::Left) => unreachable!("a future's entry comes into no such batch"),
         Err(cancelled) => {
             // A cancel was first, and has taken the task.
+            drop(outside);
             shared.let_go(cancelled);
             return Ok(());
         }

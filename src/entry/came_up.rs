@@ -229,6 +229,7 @@ impl Owned {
     /// was cancelled.
     pub(crate) fn fire(self) -> Result<EndedEarly<Marked>, Self> {
         let ended = self.state.fire();
-        self.ended_early(ended, Marked)
+        // SAFETY: the step before has come to that.
+        unsafe { self.ended_early(ended, Marked) }
     }
 }

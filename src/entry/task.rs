@@ -173,7 +173,7 @@ impl Task {
     }
 
     /// # Safety
-    /// The parts are those of one task, and no other task is made of them.
+    /// The parts are those of one task. Of all tasks that are made of them one is used, or dropped.
     #[inline]
     pub(super) unsafe fn from_parts(vtable: &'static TaskVTable, captures: Captures) -> Self {
         Self { vtable, captures }
@@ -241,8 +241,8 @@ impl Drop for Task {
 
 impl<'a> TaskInPlace<'a> {
     /// # Safety
-    /// A task is in the place: the copy of a task, made before the caller took its entry out of
-    /// PENDING. The task was not taken otherwise, and the place is not used again.
+    /// A task is in the place: the copy of one whose entry the caller has taken out of PENDING. The
+    /// task was not taken otherwise, and the place is not used again.
     #[inline]
     pub(super) unsafe fn new(place: &'a mut TaskPlace) -> Self {
         // SAFETY: a task is in the place.

@@ -20,12 +20,20 @@ impl Owned {
     /// the entry as it was if a cancel was first.
     pub(crate) fn withdraw(self) -> Result<EndedEarly<Won>, Self> {
         let ended = self.state.withdraw();
-        self.ended_early(ended, Won)
+        // SAFETY: the step before has come to that.
+        unsafe { self.ended_early(ended, Won) }
     }
 
-    /// Says what a timeout is that a shutdown has `ended`: `task` makes the value of one that is no
+    /// Returns whose a timeout is that a shutdown ends. `task` makes the value of one that is no
     /// future's.
-    pub(super) fn ended_early<T>(self, ended: Ended, task: impl FnOnce(Self) -> T) -> Result<EndedEarly<T>, Self> {
+    ///
+    /// # Safety
+    /// `ended` is what a step of this entry's word has just come to.
+    pub(super) unsafe fn ended_early<T>(
+        self,
+        ended: Ended,
+        task: impl FnOnce(Self) -> T,
+    ) -> Result<EndedEarly<T>, Self> {
         match ended {
             Ended::Mine(Kind::Waker) => Ok(EndedEarly::Wake(Won(self))),
             Ended::Mine(Kind::Once | Kind::Series) => Ok(EndedEarly::Task(task(self))),

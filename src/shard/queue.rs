@@ -81,11 +81,11 @@ impl Pushed {
         self.0 >= WAKE_DEPTH * ONE_DEEP
     }
 
-    /// Returns whether the depth is a multiple of [`WAKE_DEPTH`]. The caller has to wake the worker
-    /// each time that a side queue has become as deep.
+    /// Returns whether the push has made the depth a multiple of [`WAKE_DEPTH`]. The caller that
+    /// pushed to a side queue then has to wake the worker.
     #[inline]
     pub(crate) fn is_deep_again(self) -> bool {
-        self.0.is_multiple_of(WAKE_DEPTH * ONE_DEEP)
+        (self.0 & DEPTH).is_multiple_of(WAKE_DEPTH * ONE_DEEP)
     }
 }
 
@@ -97,8 +97,9 @@ pub(crate) struct Queue<T> {
 }
 
 impl<T: Stacked> Queue<T> {
-    /// Returns an empty queue.
-    pub(super) fn with_tags(tags: usize) -> Self {
+    /// Returns an empty queue. An inbox says whether its worker is asleep.
+    pub(super) fn empty(is_asleep: bool) -> Self {
+        let tags = if is_asleep { ASLEEP } else { 0 };
         Self { head: AtomicPtr::new(ptr::without_provenance_mut(tags)), of: PhantomData }
     }
 
@@ -140,7 +141,7 @@ impl<T: Stacked> Queue<T> {
         if self.head.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }
-        debug_assert!(!self.is_closed(), "a draining worker takes by `close`");
+        debug_assert!(!self.is_closed(), "a worker with a command takes by `close`");
         // Acquire: pairs with the release in `push_linked`. Release: pairs with the Acquire in
         // `depth`.
         let head = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
@@ -196,7 +197,7 @@ pub(crate) type SideQueue = Queue<FromQueue>;
 
 impl SideQueue {
     pub(super) fn new() -> Self {
-        Self::with_tags(0)
+        Self::empty(false)
     }
 
     /// Pushes an entry. Returns it if the queue is closed: the engine has given up all its entries,
@@ -207,7 +208,8 @@ impl SideQueue {
     }
 }
 
-/// Entries taken out of a queue, newest first. They are the worker's.
+/// Entries out of a queue: newest first, as they were taken, or turned round by pushes. They are
+/// the worker's.
 #[derive(Debug)]
 pub(crate) struct Taken<T> {
     first: Link,
@@ -225,8 +227,8 @@ impl<T: Stacked> Taken<T> {
         self.first.is_null()
     }
 
-    /// Returns how many entries there were when they were taken, up to 65,535, or 0 if the list is
-    /// empty by now.
+    /// Returns how many entries were taken out of the queue, up to 65,535, or 0 if the list is
+    /// empty by now. Those that were pushed do not count.
     pub(crate) const fn depth(&self) -> usize {
         if self.is_empty() { 0 } else { self.depth }
     }
@@ -234,9 +236,9 @@ impl<T: Stacked> Taken<T> {
     /// Takes one entry off.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
-        // SAFETY: the head was taken out of a queue of such values. (What was pushed to a side
-        // queue, `Queued`, is one once it is in.) The entries are this value's, which gives each
-        // out once.
+        // SAFETY: the entries were taken out of a queue of such values, or pushed as such. (What
+        // was pushed to a side queue, `Queued`, is one once it is in.) They are this value's, which
+        // gives each out once.
         let entry = unsafe { T::from_raw(NonNull::new(self.first)?) };
         self.first = entry.below();
         crate::sync::prefetch(self.first);
@@ -245,7 +247,7 @@ impl<T: Stacked> Taken<T> {
 }
 
 impl Taken<Owned> {
-    /// Puts an entry before all others. The [depth](Self::depth) stays what it was.
+    /// Puts an entry before all others.
     #[inline]
     pub(crate) fn push(&mut self, entry: Owned) {
         entry.set_below(self.first);

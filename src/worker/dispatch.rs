@@ -17,8 +17,8 @@ pub(crate) type TurnHook = Arc<dyn Fn(&Turn) + Send + Sync>;
 /// Called by each worker before its first turn, with the number of its shard.
 pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// Hands a worker's batches to the user's executor. None of its functions panics, and neither does
-/// its drop, or calls back into the worker.
+/// Hands a worker's batches to the user's executor. None of its functions, nor its drop, panics or
+/// calls back into the worker.
 pub(crate) struct Dispatch {
     executor: Chosen,
     #[cfg(feature = "tokio")]
