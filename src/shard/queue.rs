@@ -118,9 +118,7 @@ impl<T: Stacked> Queue<T> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head.addr() & CLOSED != 0 {
-                // A closed queue stays closed. Acquire: pairs with the release of `close`, so that
-                // the refused caller sees what led to it.
-                self.head.load(Ordering::Acquire);
+                // A closed queue stays closed.
                 return Err(Closed);
             }
             put_below(address_of(head));
@@ -164,6 +162,8 @@ impl<T: Stacked> Queue<T> {
         Taken { first: address_of(head), depth: depth_of(head), of: PhantomData }
     }
 
+    /// Returns whether it is closed. Acquire: pairs with the release of `close`, so that a caller
+    /// that is refused for this sees what led to it.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.head.load(Ordering::Acquire).addr() & CLOSED != 0
