@@ -127,7 +127,7 @@ impl Batch {
             assert!(self.shared.remote(self.shard).is_home_of(entry.entry()), "a part of this batch");
             rest.push(entry);
         }
-        rest.append(std::mem::replace(self.tasks(), Chain::new()));
+        rest.append(std::mem::take(self.tasks()));
         *self.tasks() = rest;
     }
 }

@@ -121,7 +121,7 @@ impl Core {
     /// Sleeping futures are withdrawn too, but not returned. The caller has to wake them
     /// ([`take_wakes`](Self::take_wakes)), because nobody could wake them later.
     pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
-        let (mut left, mut wakes) = (UnfiredList::new(), std::mem::replace(&mut self.wakes, Chain::new()));
+        let (mut left, mut wakes) = (UnfiredList::new(), std::mem::take(&mut self.wakes));
         let before = wakes.len();
         let remote = self.remote(shared);
         let mut awake = 0;
@@ -146,14 +146,14 @@ impl Core {
         self.inbox.put_back();
         self.limits = Limits { transfer: usize::MAX, expiry: usize::MAX };
         self.sort_in(shared, self.now);
-        let (mut tasks, mut wakes) = (Chain::new(), std::mem::replace(&mut self.wakes, Chain::new()));
+        let (mut tasks, mut wakes) = (Chain::new(), std::mem::take(&mut self.wakes));
         let remote = self.remote(shared);
         let mut fire = |tasks| sink(Batch::new(Entries::Tasks(tasks, Subtick::NEVER), shared, remote));
         self.empty(shared, remote, true, |free, entry| match take_back(free, shared, entry, Owned::fire) {
             Some(EndedEarly::Task(marked)) => {
                 tasks.push(marked);
                 if tasks.len() == MAX_BATCH {
-                    fire(std::mem::replace(&mut tasks, Chain::new()));
+                    fire(std::mem::take(&mut tasks));
                 }
             }
             Some(EndedEarly::Wake(entry)) => end_sleep(&mut wakes, Some(entry), shared, remote),

@@ -90,7 +90,7 @@ impl<'a> Due<'a> {
                 taken.fired += 1;
                 tasks.push(marked);
                 if tasks.len() == MAX_BATCH {
-                    hand_over(std::mem::replace(&mut tasks, Chain::new()));
+                    hand_over(std::mem::take(&mut tasks));
                 }
                 Took::Taken
             },

@@ -5,7 +5,7 @@ use super::core::{Core, Limits, TurnResult, give_back, link};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{Chain, FromQueue, OutOfQueue, Owned};
+use crate::entry::{FromQueue, OutOfQueue, Owned};
 use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::Subtick;
 
@@ -134,7 +134,7 @@ impl Core {
     /// anything, but it is quick, and passing it through a pool would cost more.
     pub(crate) fn take_wakes(&mut self, shared: &SharedRef) -> Option<Batch> {
         let remote = self.remote(shared);
-        let wakes = std::mem::replace(&mut self.wakes, Chain::new());
+        let wakes = std::mem::take(&mut self.wakes);
         (wakes.len() > 0).then(|| Batch::new(Entries::Wakes(wakes), shared, remote))
     }
 

@@ -32,7 +32,7 @@ impl UnfiredList {
 
     /// Stops collecting them, and returns those that were collected.
     pub(crate) fn take_outside(shared: &SharedRef) -> Self {
-        let entries = lock(&shared.unfired_outside).take().unwrap_or(Chain::new());
+        let entries = lock(&shared.unfired_outside).take().unwrap_or_default();
         Self { entries, shared: Some(shared.clone()) }
     }
 
@@ -57,7 +57,7 @@ impl UnfiredList {
             let both = self.shared.as_ref().zip(shared.as_ref());
             assert!(both.is_none_or(|(mine, theirs)| mine.id() == theirs.id()), "lists of one engine");
             self.shared = self.shared.take().or(shared);
-            self.entries.append(std::mem::replace(&mut other.entries, Chain::new()));
+            self.entries.append(std::mem::take(&mut other.entries));
         }
     }
 

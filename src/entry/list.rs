@@ -21,6 +21,12 @@ pub(crate) struct Chain<T> {
 // SAFETY: a chain is the values that were pushed.
 unsafe impl<T: Send> Send for Chain<T> {}
 
+impl<T: Listable> Default for Chain<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Listable> Chain<T> {
     pub(crate) const fn new() -> Self {
         Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, of: PhantomData }
@@ -51,7 +57,7 @@ impl<T: Listable> Chain<T> {
     /// Splits off the first `len` entries, or all if there are fewer. Goes through them.
     pub(crate) fn split_off_front(&mut self, len: usize) -> Self {
         if len >= self.len {
-            return std::mem::replace(self, Self::new());
+            return std::mem::take(self);
         }
         let mut front = Self::new();
         while front.len < len
