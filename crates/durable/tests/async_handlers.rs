@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use stores::{each_store, until};
+use stores::{Start, each_store, until};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
-use tourbillon::Timer;
-use tourbillon_durable::{Builder, Due, DurableTimer, Event, HandlerOptions, Outcome, RetryPolicy, RunFuture};
+use tourbillon_durable::{Due, DurableTimer, Event, HandlerOptions, Outcome, RetryPolicy, RunFuture};
 
 const FAR: Duration = Duration::from_secs(3_600);
 const LONG: Duration = Duration::from_secs(20);
@@ -25,10 +24,6 @@ fn runtime(threads: usize) -> Runtime {
 fn on(runtime: &Runtime) -> impl Fn(RunFuture) + Send + Sync + 'static {
     let handle = runtime.handle().clone();
     move |run| drop(handle.spawn(run))
-}
-
-fn start(builder: Builder) -> DurableTimer {
-    builder.start(&Timer::new().unwrap()).unwrap()
 }
 
 /// Schedules so many for a handler of this name, due now.
@@ -75,7 +70,7 @@ fn two_hundred_that_wait_on_two_threads_of_which_one_hangs_hold_up_no_other() {
                 under_way.enter();
                 if due.key() == "webhook:0" {
                     // It blocks a thread of the runtime: until the test ends.
-                    _ = end.lock().unwrap().recv_timeout(LONG);
+                    _ = end.lock().unwrap().recv();
                 } else {
                     awaited.acquire().await.unwrap().forget();
                 }
@@ -84,19 +79,18 @@ fn two_hundred_that_wait_on_two_threads_of_which_one_hangs_hold_up_no_other() {
             }
         };
         let (fast, blocking) = (Arc::clone(&fast_runs), Arc::clone(&fast_runs));
-        let timers = start(
-            DurableTimer::open(place.url())
-                .unwrap()
-                .async_handler("webhook", HandlerOptions::new().limit(200), on(&two), webhook)
-                .async_handler("fast", HandlerOptions::new(), on(&one), move |_due| {
-                    fast.fetch_add(1, Ordering::Relaxed);
-                    async { Outcome::Done }
-                })
-                .handler("blocking", move |_due| {
-                    blocking.fetch_add(1, Ordering::Relaxed);
-                    Outcome::Done
-                }),
-        );
+        let timers = DurableTimer::open(place.url())
+            .unwrap()
+            .async_handler("webhook", HandlerOptions::new().limit(200), on(&two), webhook)
+            .async_handler("fast", HandlerOptions::new(), on(&one), move |_due| {
+                fast.fetch_add(1, Ordering::Relaxed);
+                async { Outcome::Done }
+            })
+            .handler("blocking", move |_due| {
+                blocking.fetch_add(1, Ordering::Relaxed);
+                Outcome::Done
+            })
+            .started();
         schedule(&timers, "webhook", 600);
         until(|| gauge.now() == 200);
         schedule(&timers, "fast", 300);
@@ -135,7 +129,7 @@ fn a_future_that_panics_or_wants_a_retry_is_tried_again_by_its_policy() {
         let policy = RetryPolicy::by(|failures| Duration::from_millis(u64::from(failures)));
         let options = HandlerOptions::new().retry(policy).max_attempts(4);
         let builder = DurableTimer::open(place.url()).unwrap();
-        let timers = start(builder.max_attempts(1).async_handler("fails", options, on(&runtime), handler));
+        let timers = builder.max_attempts(1).async_handler("fails", options, on(&runtime), handler).started();
         schedule(&timers, "fails", 1);
         until(|| timers.stats().completed == 1);
         assert_eq!(runs.try_iter().collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -172,7 +166,7 @@ fn what_a_runtime_drops_in_the_middle_is_tried_again() {
         let builder = DurableTimer::open(place.url()).unwrap().on_event(move |event: &Event<'_>| {
             told.lock().unwrap().send(event.to_string()).unwrap();
         });
-        let timers = start(builder.async_handler("waits", options, spawn, handler));
+        let timers = builder.async_handler("waits", options, spawn, handler).started();
         schedule(&timers, "waits", 3);
         until(|| begins.load(Ordering::Relaxed) == 3);
         is_second.store(true, Ordering::SeqCst);
@@ -208,12 +202,10 @@ fn a_stop_from_within_a_future_does_not_wait_for_it() {
                 Outcome::Done
             }
         };
-        let started = start(DurableTimer::open(place.url()).unwrap().async_handler(
-            "stops",
-            HandlerOptions::new(),
-            on(&runtime),
-            handler,
-        ));
+        let started = DurableTimer::open(place.url())
+            .unwrap()
+            .async_handler("stops", HandlerOptions::new(), on(&runtime), handler)
+            .started();
         timers.set(started.clone()).unwrap();
         schedule(&started, "stops", 1);
         stops.recv_timeout(LONG).unwrap();
@@ -242,12 +234,10 @@ fn what_waits_for_its_turn_is_given_back_by_a_stop_and_runs_after_the_next_start
                     Outcome::Done
                 })
             };
-            start(DurableTimer::open(place.url()).unwrap().async_handler(
-                "webhook",
-                HandlerOptions::new().limit(2),
-                on_threads,
-                handler,
-            ))
+            DurableTimer::open(place.url())
+                .unwrap()
+                .async_handler("webhook", HandlerOptions::new().limit(2), on_threads, handler)
+                .started()
         };
         let timers = open();
         schedule(&timers, "webhook", 6);

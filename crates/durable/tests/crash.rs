@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
+use support::Start;
 use support::player::say;
 use support::process::Process;
-use tourbillon::Timer;
 use tourbillon_durable::{Due, DurableTimer, Outcome};
 
 /// The environment variable that makes a test the process that crashes: the store.
@@ -40,8 +40,7 @@ fn play(store: &str) {
         .max_attempts(ATTEMPTS)
         .lease(Duration::from_secs(2))
         .window(Duration::from_millis(500))
-        .start(&Timer::new().unwrap())
-        .unwrap();
+        .started();
     say("ready");
     for line in std::io::stdin().lines() {
         match line.unwrap().as_str() {

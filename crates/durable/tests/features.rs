@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stores::each_store;
-use tourbillon::Timer;
+use stores::{Start, each_store};
 use tourbillon_durable::{DurableTimer, Outcome};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -29,8 +28,7 @@ fn a_payload_in_json_comes_back_as_it_was() {
                 sender.send(due.json::<Order>().unwrap()).unwrap();
                 Outcome::Done
             })
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         let order = Order { number: 42, customer: "Ада".to_owned() };
         timers.schedule_json("order:42", Duration::ZERO, "close_order", &order).unwrap().wait().unwrap();
         assert_eq!(orders.recv_timeout(Duration::from_secs(30)).unwrap(), order);
@@ -42,11 +40,7 @@ fn each_counter_is_published() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     each_store(|place| {
-        let timers = DurableTimer::open(place.url())
-            .unwrap()
-            .handler("close_order", |_due| Outcome::Done)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+        let timers = DurableTimer::open(place.url()).unwrap().handler("close_order", |_due| Outcome::Done).started();
         timers.schedule("order:42", Duration::ZERO, "close_order", b"").unwrap().wait().unwrap();
         stores::until(|| timers.stats().completed == 1);
         metrics::with_local_recorder(&recorder, || tourbillon_durable::metrics::publish(&timers));
@@ -83,8 +77,7 @@ fn an_operator_is_told_of_a_panic_and_of_a_dead_letter() {
             .unwrap()
             .handler("fails", |_due| panic!("as the test wants it"))
             .max_attempts(1)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         timers.schedule("order:42", Duration::ZERO, "fails", b"").unwrap().wait().unwrap();
         stores::until(|| timers.stats().dead_lettered == 1);
         timers.stop();

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
-use stores::{each_store, until};
-use tourbillon::Timer;
+use stores::{Start, each_store, until};
 use tourbillon_durable::{CommitError, DurableTimer, Outcome, Refused};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -45,11 +44,7 @@ fn in_child(child: impl FnOnce() -> bool) -> i32 {
 #[test]
 fn a_forked_child_is_refused_at_once_and_its_parent_goes_on() {
     each_store(|place| {
-        let timers = DurableTimer::open(place.url())
-            .unwrap()
-            .handler("close", |_due| Outcome::Done)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+        let timers = DurableTimer::open(place.url()).unwrap().handler("close", |_due| Outcome::Done).started();
         timers.schedule("before", HOUR, "close", b"").unwrap().wait().unwrap();
         let (waited, polled) = (timers.get("before").unwrap(), timers.get("before").unwrap());
         let handle = timers.clone();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use stores::{each_store, until, waits};
+use stores::{Start, each_store, until, waits};
 use tourbillon::{ManualClock, Timer};
 use tourbillon_durable::{DurableTimer, Event, Outcome, WallClock};
 
@@ -34,8 +34,7 @@ fn a_slow_handler_holds_up_no_other() {
                 Outcome::Done
             })
             .threads(2)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         let schedule = |name: &str, count: u32, delay| {
             let calls: Vec<_> =
                 (0..count).map(|n| timers.schedule(&format!("{name}:{n}"), delay, name, b"").unwrap()).collect();
@@ -68,8 +67,7 @@ fn an_operator_is_told_once_that_runs_which_hang_fill_a_handler() {
                     told.lock().unwrap().send((handler.to_string(), *runs, *oldest, event.to_string())).unwrap();
                 }
             })
-            .start(&Timer::builder().clock(clock.clone()).build().unwrap())
-            .unwrap();
+            .started_on(&Timer::builder().clock(clock.clone()).build().unwrap());
         let run = |key: &str, nth| {
             timers.schedule(key, Duration::ZERO, "hang", b"").unwrap().wait().unwrap();
             until(|| {
@@ -129,8 +127,7 @@ fn what_waits_for_a_thread_does_not_begin_early_if_the_clock_steps_back() {
             })
             .threads(1)
             .clock(clock.clone())
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         let calls: Vec<_> =
             (0..3).map(|n| timers.schedule(&format!("key:{n}"), Duration::ZERO, "wait", b"").unwrap()).collect();
         calls.into_iter().for_each(|call| _ = call.wait().unwrap());
@@ -159,8 +156,7 @@ fn an_operator_is_told_without_any_feature() {
                 told.lock().unwrap().send(event.to_string()).unwrap();
                 assert!(!matches!(event, Event::Panicked { .. }), "a hook that panics ends nothing");
             })
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         timers.schedule("order:42", Duration::ZERO, "panic", b"").unwrap().wait().unwrap();
         timers.schedule("order:43", HOUR, "panic", b"").unwrap().wait().unwrap();
         let first = events.recv_timeout(LONG).unwrap();

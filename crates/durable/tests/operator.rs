@@ -9,8 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use stores::{Place, each_store, until};
-use tourbillon::Timer;
+use stores::{Place, Start, Started, each_store, until};
 use tourbillon_durable::{Cancelled, DurableTimer, Filter, Operator, OperatorError, Outcome};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -22,7 +21,7 @@ const ODD: [&str; 14] =
 
 /// A process with a handler that runs until the sender is dropped, one that is done at once, and
 /// one that fails.
-fn start(place: &Place) -> (DurableTimer, Sender<()>) {
+fn start(place: &Place) -> (Started, Sender<()>) {
     let (end, wait) = channel::<()>();
     let wait = Mutex::new(wait);
     let timers = DurableTimer::open(place.url())
@@ -34,8 +33,7 @@ fn start(place: &Place) -> (DurableTimer, Sender<()>) {
         .handler("work", |_due| Outcome::Done)
         .handler("fail", |_due| Outcome::DeadLetter)
         .elsewhere("nowhere")
-        .start(&Timer::new().unwrap())
-        .unwrap();
+        .started();
     (timers, end)
 }
 
@@ -309,8 +307,7 @@ fn what_is_revived_runs() {
                 if dead { Outcome::DeadLetter } else { Outcome::Done }
             })
             .window(Duration::from_millis(200))
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         schedule(&timers, "a", Duration::ZERO, "work");
         until(|| timers.stats().dead_lettered == 1);
         let operator = Operator::open(place.url()).unwrap();

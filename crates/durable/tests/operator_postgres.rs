@@ -7,16 +7,15 @@ mod support;
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
-use tourbillon::Timer;
 use tourbillon_durable::{Dialect, DurableTimer, Filter, OpenError, Operator, OperatorError, Outcome, migrations};
 
-use support::PATIENCE;
 use support::postgres::Server;
+use support::{PATIENCE, Start, Started};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn start(url: &str) -> DurableTimer {
-    DurableTimer::open(url).unwrap().handler("work", |_due| Outcome::Done).start(&Timer::new().unwrap()).unwrap()
+fn start(url: &str) -> Started {
+    DurableTimer::open(url).unwrap().handler("work", |_due| Outcome::Done).started()
 }
 
 fn schedule(timers: &DurableTimer, key: &str) {

@@ -9,19 +9,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tourbillon::Timer;
 use tourbillon_durable::{Dialect, DurableTimer, Filter, OpenError, Operator, OperatorError, Outcome, migrations};
 
-use support::file;
 use support::player::say;
 use support::process::Process;
+use support::{Start, Started, file};
 
 /// The environment variable that makes a test the process that owns a file: its path.
 const OWNER: &str = "TOURBILLON_DURABLE_OPERATED";
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn start(path: &Path) -> DurableTimer {
-    DurableTimer::open(path).unwrap().handler("work", |_due| Outcome::Done).start(&Timer::new().unwrap()).unwrap()
+fn start(path: &Path) -> Started {
+    DurableTimer::open(path).unwrap().handler("work", |_due| Outcome::Done).started()
 }
 
 fn schedule(timers: &DurableTimer, key: &str) {

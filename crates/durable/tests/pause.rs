@@ -7,16 +7,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stores::{each_store, until};
-use tourbillon::Timer;
-use tourbillon_durable::{Builder, DurableTimer, Event, HandlerOptions, Outcome, Refused, RunFuture};
+use stores::{Start, each_store, until};
+use tourbillon_durable::{DurableTimer, Event, HandlerOptions, Outcome, Refused, RunFuture};
 
 const FAR: Duration = Duration::from_secs(3_600);
 const LONG: Duration = Duration::from_secs(20);
-
-fn start(builder: Builder) -> DurableTimer {
-    builder.start(&Timer::new().unwrap()).unwrap()
-}
 
 /// A handler that counts its runs.
 fn counts(runs: &Arc<AtomicU64>) -> impl Fn(tourbillon_durable::Due) -> Outcome + Send + Sync + 'static {
@@ -39,7 +34,7 @@ fn what_is_paused_waits_and_runs_after_the_resume_at_the_pace_of_what_is_overdue
     each_store(|place| {
         let (paused, other) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let builder = DurableTimer::open(place.url()).unwrap().overdue_per_second(100);
-        let timers = start(builder.handler("paused", counts(&paused)).handler("other", counts(&other)));
+        let timers = builder.handler("paused", counts(&paused)).handler("other", counts(&other)).started();
         // In the wheel, and scheduled while it is paused.
         schedule(&timers, "paused", 100, Duration::from_millis(1_000));
         timers.pause("paused").unwrap();
@@ -74,7 +69,7 @@ fn what_runs_goes_on_and_what_waits_for_its_thread_can_be_cancelled() {
             Outcome::Done
         };
         let options = HandlerOptions::new().limit(1);
-        let timers = start(DurableTimer::open(place.url()).unwrap().handler_with("slow", options, handler));
+        let timers = DurableTimer::open(place.url()).unwrap().handler_with("slow", options, handler).started();
         schedule(&timers, "slow", 6, Duration::ZERO);
         begins.recv_timeout(LONG).unwrap();
         timers.pause("slow").unwrap();
@@ -101,7 +96,7 @@ fn another_process_runs_what_this_one_had_in_its_wheel() {
         let (first_runs, second_runs) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let open = |runs| {
             let builder = DurableTimer::open(place.url()).unwrap().window(Duration::from_secs(2));
-            start(builder.handler("close", counts(runs)))
+            builder.handler("close", counts(runs)).started()
         };
         let first = open(&first_runs);
         // More than one commit gives back.
@@ -129,7 +124,7 @@ fn only_a_handler_of_this_process_is_paused_and_one_may_start_so() {
         let options = HandlerOptions::new().paused(true);
         let builder =
             DurableTimer::open(place.url()).unwrap().elsewhere("elsewhere").handler("other", |_| Outcome::Done);
-        let timers = start(builder.handler_with("close", options, counts(&runs)));
+        let timers = builder.handler_with("close", options, counts(&runs)).started();
         assert!(timers.is_paused("close"));
         for name in ["elsewhere", "unknown"] {
             let error = timers.pause(name).unwrap_err();
@@ -166,7 +161,7 @@ fn a_handler_whose_runtime_takes_no_runs_is_paused_until_it_does() {
             told.lock().unwrap().send(event.to_string()).unwrap();
         });
         let options = HandlerOptions::new().max_attempts(1);
-        let timers = start(builder.async_handler("webhook", options, spawn, |_due| async { Outcome::Done }));
+        let timers = builder.async_handler("webhook", options, spawn, |_due| async { Outcome::Done }).started();
         schedule(&timers, "webhook", 5, Duration::ZERO);
         until(|| timers.is_paused("webhook") && timers.stats().running == 0);
         let told: Vec<_> = events.try_iter().collect();
@@ -191,7 +186,7 @@ fn a_run_that_its_runtime_has_not_begun_does_not_begin_once_the_pause_has_return
         };
         let spawn = move |run| spawned.lock().unwrap().send(run).unwrap();
         let builder = DurableTimer::open(place.url()).unwrap();
-        let timers = start(builder.async_handler("webhook", HandlerOptions::new(), spawn, handler));
+        let timers = builder.async_handler("webhook", HandlerOptions::new(), spawn, handler).started();
         schedule(&timers, "webhook", 1, Duration::ZERO);
         let run = spawns.recv_timeout(LONG).unwrap();
         timers.pause("webhook").unwrap();

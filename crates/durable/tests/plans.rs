@@ -8,9 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
-use support::PATIENCE;
 use support::postgres::Server;
-use tourbillon::Timer;
+use support::{PATIENCE, Start};
 use tourbillon_durable::{DurableTimer, Outcome};
 
 const FAR: Duration = Duration::from_secs(3_600);
@@ -57,11 +56,7 @@ fn rows_read(client: &mut Client, timers: &DurableTimer) -> i64 {
 #[test]
 fn a_table_that_has_just_grown_is_not_read_from_end_to_end() {
     let Some(server) = Server::start() else { return };
-    let timers = DurableTimer::open(server.url())
-        .unwrap()
-        .handler("close", |_due| Outcome::Done)
-        .start(&Timer::new().unwrap())
-        .unwrap();
+    let timers = DurableTimer::open(server.url()).unwrap().handler("close", |_due| Outcome::Done).started();
     let mut client = server.connect().unwrap();
     client.batch_execute("ALTER TABLE tourbillon_timeouts SET (autovacuum_enabled = false)").unwrap();
     timers.schedule("kept", FAR, "close", b"").unwrap().wait().unwrap();
@@ -86,7 +81,7 @@ fn a_table_that_has_just_grown_is_not_read_from_end_to_end() {
 fn overdue_rows_of_handlers_that_no_process_has_are_not_looked_at() {
     let Some(server) = Server::start() else { return };
     let open = DurableTimer::open(server.url()).unwrap().handler("close", |_due| Outcome::Done);
-    let timers = open.window(Duration::from_millis(500)).start(&Timer::new().unwrap()).unwrap();
+    let timers = open.window(Duration::from_millis(500)).started();
     let mut client = server.connect().unwrap();
     let fill = "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation)
          SELECT 'other:' || i, i, 'renamed', '', i FROM generate_series(1, $1::bigint) AS i";

@@ -10,12 +10,11 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::Timer;
 use tourbillon_durable::{CommitError, Dialect, DurableTimer, Outcome, migrations};
 
 use support::postgres::Server;
 use support::runs::{FAR, Runs, ms, schedule};
-use support::until;
+use support::{Start, until};
 
 #[test]
 fn each_isolation_level_that_a_role_may_have_is_right() {
@@ -40,7 +39,7 @@ fn each_isolation_level_that_a_role_may_have_is_right() {
         until(|| server.number("SELECT count(*) FROM tourbillon_timeouts") == 0);
         runs.have_tokens_of_their_own();
         assert!(fleet.iter().all(|timers| timers.stats().store_errors == 0), "{level}");
-        fleet.iter().for_each(DurableTimer::stop);
+        fleet.iter().for_each(|timers| timers.stop());
     }
 }
 
@@ -68,7 +67,7 @@ fn the_settings_of_a_role_change_nothing() {
     runs.wait_for("due", 10_000);
     assert!(runs.of("due").iter().all(|run| run.due.payload() == b"\\x00"));
     assert!(fleet.iter().all(|timers| timers.stats().store_errors == 0));
-    fleet.iter().for_each(DurableTimer::stop);
+    fleet.iter().for_each(|timers| timers.stop());
 }
 
 #[test]
@@ -94,7 +93,7 @@ fn a_role_with_rights_on_rows_only_works_with_tables_that_are_there() {
          GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO app",
     );
     let timers = runs.open(server.url_of("app")).handler("die", |_| Outcome::DeadLetter);
-    let timers = timers.start(&Timer::new().unwrap()).unwrap();
+    let timers = timers.started();
     schedule(&timers, "due", ms(50));
     schedule(&timers, "cancelled", FAR);
     timers.schedule("dead", ms(50), "die", b"").unwrap().wait().unwrap();
@@ -202,7 +201,7 @@ fn damage_table(server: &mut Server, block: u64) {
 fn a_damaged_block_of_the_table_takes_only_its_own_rows_with_it() {
     let Some(mut server) = Server::start() else { return };
     let runs = Runs::default();
-    let timers = runs.open(server.url()).window(ms(8_000)).start(&Timer::new().unwrap()).unwrap();
+    let timers = runs.open(server.url()).window(ms(8_000)).started();
     // Every other one is in the wheel when it happens, and the rest is scanned later.
     let calls: Vec<_> = (0..1_000)
         .map(|i| {

@@ -9,12 +9,11 @@ use std::thread;
 use std::time::Instant;
 
 use postgres::Client;
-use tourbillon::Timer;
 use tourbillon_durable::{CommitError, Outcome};
 
 use support::postgres::Server;
 use support::runs::{FAR, LATE, Runs, ms, schedule};
-use support::until;
+use support::{Start, until};
 
 /// Takes a lock as somebody at a console would, and keeps it until the client goes.
 fn lock(server: &Server, statement: &str) -> Client {
@@ -55,7 +54,7 @@ fn a_locked_row_makes_no_other_late_in_a_fleet() {
 fn calls_for_a_locked_row_are_carried_out_when_the_lock_goes_and_answered_when_it_stays() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
-    let timers = runs.open(server.url()).commit_timeout(ms(2_000)).start(&Timer::new().unwrap()).unwrap();
+    let timers = runs.open(server.url()).started_within(ms(2_000));
     for key in ["scheduled", "reset", "cancelled"] {
         schedule(&timers, key, FAR);
     }
@@ -91,7 +90,7 @@ fn calls_for_a_locked_row_are_carried_out_when_the_lock_goes_and_answered_when_i
 fn keys_that_an_open_transaction_has_inserted_hold_up_no_other_keys() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
-    let timers = runs.open(server.url()).commit_timeout(ms(3_000)).start(&Timer::new().unwrap()).unwrap();
+    let timers = runs.open(server.url()).started_within(ms(3_000));
     let insert = "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation)
         SELECT 'victim:' || i, 1, 'elsewhere', '', i FROM generate_series(1, 5) AS i";
     let inserted = lock(&server, insert);
@@ -119,7 +118,7 @@ fn a_locked_table_holds_up_neither_answers_nor_a_stop() {
     let Some(server) = Server::start() else { return };
     for mode in ["ACCESS EXCLUSIVE", "SHARE"] {
         let runs = Runs::default();
-        let timers = runs.open(server.url()).commit_timeout(ms(2_000)).start(&Timer::new().unwrap()).unwrap();
+        let timers = runs.open(server.url()).started_within(ms(2_000));
         schedule(&timers, "due", ms(1_000));
         let locked = lock(&server, &format!("LOCK TABLE tourbillon_timeouts IN {mode} MODE"));
         for _ in 0..2 {
@@ -144,7 +143,7 @@ fn locked_dead_letters_hold_up_only_what_dies() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
     let open = runs.open(server.url()).handler("die", |_| Outcome::DeadLetter);
-    let timers = open.start(&Timer::new().unwrap()).unwrap();
+    let timers = open.started();
     let locked = lock(&server, "LOCK TABLE tourbillon_dead_letters IN ACCESS EXCLUSIVE MODE");
     for i in 0..3 {
         timers.schedule(&format!("dies:{i}"), ms(200), "die", b"").unwrap().wait().unwrap();
@@ -165,7 +164,7 @@ fn calls_that_wait_for_a_lock_are_bounded_and_nothing_else_waits_behind_them() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
     let capacity = 2_000;
-    let timers = runs.open(server.url()).queue_capacity(capacity).start(&Timer::new().unwrap()).unwrap();
+    let timers = runs.open(server.url()).queue_capacity(capacity).started();
     schedule(&timers, "locked", FAR);
     let _locked = lock_row(&server, "locked");
     let parked = timers.cancel("locked").unwrap();

@@ -8,19 +8,18 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::Timer;
 use tourbillon_durable::{CommitError, DurableTimer};
 
 use support::postgres::Server;
 use support::runs::{FAR, Runs, ms, schedule};
-use support::{stop_in_time, until};
+use support::{Start, Started, stop_in_time, until};
 
 const LIMIT: Duration = Duration::from_secs(2);
 /// A loaded machine may add this.
 const SLACK: Duration = Duration::from_secs(2);
 
-fn start(server: &Server, runs: &Runs) -> DurableTimer {
-    let timers = runs.open(server.url()).commit_timeout(LIMIT).start(&Timer::new().unwrap()).unwrap();
+fn start(server: &Server, runs: &Runs) -> Started {
+    let timers = runs.open(server.url()).started_within(LIMIT);
     schedule(&timers, "before", FAR);
     timers
 }
@@ -80,8 +79,7 @@ fn calls_are_answered_and_a_stop_ends_while_the_server_hangs() {
 fn a_row_that_a_commit_writes_long_after_it_was_given_up_runs() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
-    let builder = runs.open(server.url()).commit_timeout(LIMIT).window(ms(30_000));
-    let timers = builder.start(&Timer::new().unwrap()).unwrap();
+    let timers = runs.open(server.url()).window(ms(30_000)).started_within(LIMIT);
     schedule(&timers, "before", FAR);
     let replica = |name: &str| {
         server.run_sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'"));
@@ -107,7 +105,7 @@ fn a_row_that_a_commit_writes_long_after_it_was_given_up_runs() {
 fn a_session_that_was_ended_while_it_was_idle_costs_no_call_an_error() {
     let Some(server) = Server::start_with("UTF8", &["idle_session_timeout=500ms"]) else { return };
     let runs = Runs::default();
-    let timers = runs.open(server.url()).window(ms(60_000)).start(&Timer::new().unwrap()).unwrap();
+    let timers = runs.open(server.url()).window(ms(60_000)).started();
     for call in 0..3 {
         thread::sleep(ms(1_200));
         schedule(&timers, &format!("key:{call}"), FAR);

@@ -5,8 +5,7 @@ mod stores;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use stores::{Place, each_store};
-use tourbillon::Timer;
+use stores::{Place, Start, Started, each_store};
 use tourbillon_durable::{Due, DurableTimer, Outcome, Refused};
 
 const SOON: Duration = Duration::from_millis(50);
@@ -14,7 +13,7 @@ const FAR: Duration = Duration::from_secs(3_600);
 const LONG: Duration = Duration::from_secs(20);
 
 /// Timers whose handler `report` sends what it gets, and whose others end as they are called.
-fn timers(place: &Place) -> (DurableTimer, mpsc::Receiver<(Due, SystemTime)>) {
+fn timers(place: &Place) -> (Started, mpsc::Receiver<(Due, SystemTime)>) {
     let (sender, runs) = mpsc::channel();
     let report = move |due: Due| {
         _ = sender.send((due.clone(), SystemTime::now()));
@@ -25,29 +24,19 @@ fn timers(place: &Place) -> (DurableTimer, mpsc::Receiver<(Due, SystemTime)>) {
             _ => Outcome::Done,
         }
     };
-    let timers = DurableTimer::open(place.url())
-        .unwrap()
-        .handler("report", report)
-        .elsewhere("elsewhere")
-        .start(&Timer::new().unwrap())
-        .unwrap();
+    let timers = DurableTimer::open(place.url()).unwrap().handler("report", report).elsewhere("elsewhere").started();
     (timers, runs)
 }
 
 /// Timers with two threads, whose handler `slow` says that it has started, and takes 0.2 s.
-fn slow_timers(place: &Place) -> (DurableTimer, mpsc::Receiver<()>) {
+fn slow_timers(place: &Place) -> (Started, mpsc::Receiver<()>) {
     let (started, starts) = mpsc::channel();
     let slow = move |_due| {
         _ = started.send(());
         std::thread::sleep(Duration::from_millis(200));
         Outcome::Done
     };
-    let timers = DurableTimer::open(place.url())
-        .unwrap()
-        .handler("slow", slow)
-        .threads(2)
-        .start(&Timer::new().unwrap())
-        .unwrap();
+    let timers = DurableTimer::open(place.url()).unwrap().handler("slow", slow).threads(2).started();
     (timers, starts)
 }
 
@@ -178,8 +167,7 @@ fn a_retry_beyond_the_last_attempt_is_a_dead_letter() {
             .unwrap()
             .handler("retry", |_due| Outcome::RetryAfter(SOON))
             .max_attempts(3)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         timers.schedule("order:1", SOON, "retry", b"").unwrap().wait().unwrap();
         stores::until(|| timers.stats().dead_lettered == 1);
         assert_eq!(timers.dead_letters(10).unwrap().wait().unwrap()[0].attempts, 3);
@@ -200,8 +188,7 @@ fn what_is_scheduled_anew_during_its_run_runs_again() {
                 _ = ends.lock().unwrap().recv_timeout(LONG);
                 Outcome::Done
             })
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         let first = timers.schedule("order:1", SOON, "wait", b"").unwrap().wait().unwrap();
         assert_eq!(starts.recv_timeout(LONG).unwrap(), first.generation);
         assert!(!timers.cancel("order:1").unwrap().wait().unwrap(), "it runs");
@@ -317,8 +304,7 @@ fn a_long_queue_is_refused_and_loses_nothing() {
             .unwrap()
             .handler("report", |_due| Outcome::Done)
             .queue_capacity(100)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         let (mut writes, mut refused) = (Vec::new(), 0);
         for order in 0..20_000 {
             match timers.schedule(&format!("order:{order}"), FAR, "report", b"") {

@@ -5,22 +5,17 @@ mod stores;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stores::{Place, each_store, until};
-use tourbillon::Timer;
+use stores::{Place, Start, each_store, until};
 use tourbillon_durable::{Builder, DurableTimer, Outcome};
 
 fn open(place: &Place) -> Builder {
     DurableTimer::open(place.url()).unwrap().handler("close", |_due| Outcome::Done)
 }
 
-fn start(builder: Builder) -> DurableTimer {
-    builder.start(&Timer::new().unwrap()).unwrap()
-}
-
 #[test]
 fn a_restart_takes_back_all_that_was_in_the_wheel() {
     each_store(|place| {
-        let timers = start(open(place));
+        let timers = open(place).started();
         until(|| timers.stats().scans > 0);
         // In the order of the rows those that will be overdue are mixed with those that will not.
         let writes: Vec<_> = (0..4_000)
@@ -36,7 +31,7 @@ fn a_restart_takes_back_all_that_was_in_the_wheel() {
         let left = 4_000 - timers.stats().completed;
         drop(timers);
         thread::sleep(Duration::from_secs(2));
-        let timers = start(open(place));
+        let timers = open(place).started();
         let begun = Instant::now();
         until(|| timers.stats().taken == left);
         assert!(begun.elapsed() < Duration::from_secs(10), "it did not wait for the next scan");
@@ -67,8 +62,7 @@ fn what_handlers_are_too_slow_for_stays_in_the_store() {
             })
             .threads(1)
             .window_capacity(10)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         let mut writes = Vec::new();
         for (orders, delay) in [(0..2_000, 2_000), (2_000..6_000, 5_000)] {
             let schedule =
@@ -90,7 +84,7 @@ fn what_handlers_are_too_slow_for_stays_in_the_store() {
 #[test]
 fn overdue_timeouts_run_however_few_may_in_a_second() {
     each_store(|place| {
-        let slow = || start(open(place).window(Duration::from_millis(500)).overdue_per_second(1));
+        let slow = || open(place).window(Duration::from_millis(500)).overdue_per_second(1).started();
         let timers = slow();
         timers.schedule("order:1", Duration::from_secs(1), "close", b"").unwrap().wait().unwrap();
         timers.stop();

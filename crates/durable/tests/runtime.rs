@@ -4,7 +4,7 @@ mod stores;
 
 use std::time::Duration;
 
-use stores::{each_store, until};
+use stores::{Start, each_store, until};
 use tourbillon::Timer;
 use tourbillon_durable::{DurableTimer, Outcome};
 
@@ -16,7 +16,7 @@ fn an_async_main_opens_and_drops_timers() {
             let open = || DurableTimer::open(place.url()).unwrap().handler("report", |_due| Outcome::Done);
             drop(open());
             assert!(open().threads(0).start(&Timer::new().unwrap()).is_err());
-            let timers = open().start(&Timer::new().unwrap()).unwrap();
+            let timers = open().started();
             timers.schedule("order:1", Duration::from_secs(3_600), "report", b"").unwrap().await.unwrap();
             assert!(timers.cancel("order:1").unwrap().await.unwrap());
             until(|| timers.stats().cancelled == 1);

@@ -14,9 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, params};
-use stores::{stop_in_time, until};
+use stores::{Start, Started, stop_in_time, until};
 use tempfile::TempDir;
-use tourbillon::Timer;
 use tourbillon_durable::{CommitError, DurableTimer, Event, Outcome};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -40,7 +39,7 @@ impl Scene {
     }
 
     /// Timers whose handler `work` keeps the key, and gives up what has the payload `dead`.
-    fn start(&self) -> DurableTimer {
+    fn start(&self) -> Started {
         let (ran, set_aside) = (Arc::clone(&self.ran), Arc::clone(&self.set_aside));
         DurableTimer::open(self.path())
             .unwrap()
@@ -54,8 +53,7 @@ impl Scene {
                     set_aside.lock().unwrap().push(format!("{row}: {reason}"));
                 }
             })
-            .start(&Timer::new().unwrap())
-            .unwrap()
+            .started()
     }
 
     /// The connection of somebody else.

@@ -15,9 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use stores::{file, stop_in_time, until};
+use stores::{Start, Started, file, stop_in_time, until};
 use testkit::again;
-use tourbillon::Timer;
 use tourbillon_durable::{CommitError, DurableTimer, Outcome};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -26,13 +25,8 @@ const SOON: Duration = Duration::from_millis(500);
 const LIMIT: Duration = Duration::from_secs(1);
 const ANSWERED: Duration = Duration::from_secs(4);
 
-fn start(path: &Path) -> DurableTimer {
-    DurableTimer::open(path)
-        .unwrap()
-        .handler("work", |_due| Outcome::Done)
-        .commit_timeout(LIMIT)
-        .start(&Timer::new().unwrap())
-        .unwrap()
+fn start(path: &Path) -> Started {
+    DurableTimer::open(path).unwrap().handler("work", |_due| Outcome::Done).started_within(LIMIT)
 }
 
 /// Schedules, and says what the answer was, which must come in time.

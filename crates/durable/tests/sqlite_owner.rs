@@ -15,8 +15,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 use rusqlite::Connection;
 use support::player::say;
 use support::process::Process;
-use support::{file, until};
-use tourbillon::Timer;
+use support::{Start, Started, file, until};
 use tourbillon_durable::{CommitError, DurableTimer, OpenError, Outcome};
 
 /// The environment variable that makes a test the process that owns a file: its path.
@@ -25,13 +24,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// A call without an answer by then fails.
 const LIMIT: Duration = Duration::from_secs(2);
 
-fn start(path: &Path) -> DurableTimer {
-    DurableTimer::open(path)
-        .unwrap()
-        .handler("work", |_due| Outcome::Done)
-        .commit_timeout(LIMIT)
-        .start(&Timer::new().unwrap())
-        .unwrap()
+fn start(path: &Path) -> Started {
+    DurableTimer::open(path).unwrap().handler("work", |_due| Outcome::Done).started_within(LIMIT)
 }
 
 fn schedule(timers: &DurableTimer, key: &str) -> Result<(), CommitError> {

@@ -10,8 +10,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stores::{each_store, until, waits};
-use tourbillon::Timer;
+use stores::{Start, Started, each_store, until, waits};
 use tourbillon_durable::{DurableTimer, Event, Outcome};
 
 const FAR: Duration = Duration::from_secs(3_600);
@@ -30,8 +29,7 @@ fn a_stop_gives_up_a_store_that_refuses() {
             thread::sleep(Duration::from_millis(500));
             Outcome::Done
         })
-        .start(&Timer::new().unwrap())
-        .unwrap();
+        .started();
     timers.schedule("order:1", Duration::ZERO, "slow", b"").unwrap().wait().unwrap();
     starts.recv_timeout(LONG).unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -62,8 +60,7 @@ fn a_stop_keeps_what_runs_and_gives_the_rest_to_others() {
                 })
                 .lease(Duration::from_secs(2))
                 .window(Duration::from_secs(1))
-                .start(&Timer::new().unwrap())
-                .unwrap()
+                .started()
         };
         let first = start();
         first.schedule("order:1", Duration::ZERO, "slow", b"").unwrap().wait().unwrap();
@@ -80,6 +77,11 @@ fn a_stop_keeps_what_runs_and_gives_the_rest_to_others() {
 fn a_stop_with_a_limit_says_what_still_runs_and_a_drop_waits_for_it_no_more() {
     each_store(|place| {
         let (hangs, ends) = waits();
+        let (begun, begins) = mpsc::channel();
+        let hangs = move |due| {
+            begun.send(()).unwrap();
+            hangs(due)
+        };
         let (told, stopped) = mpsc::channel();
         let told = Mutex::new(told);
         let timers = DurableTimer::open(place.url())
@@ -87,12 +89,11 @@ fn a_stop_with_a_limit_says_what_still_runs_and_a_drop_waits_for_it_no_more() {
             .handler("hang", hangs)
             .threads(2)
             .on_event(move |event| _ = told.lock().unwrap().send(*event == Event::Stopped))
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         for key in ["order:1", "order:2"] {
             timers.schedule(key, Duration::ZERO, "hang", b"").unwrap().wait().unwrap();
         }
-        until(|| timers.stats().running == 2);
+        (0..2).for_each(|_| begins.recv_timeout(LONG).unwrap());
         let begun = Instant::now();
         assert_eq!(timers.stop_within(Duration::from_millis(300)), 2);
         drop(timers);
@@ -102,32 +103,37 @@ fn a_stop_with_a_limit_says_what_still_runs_and_a_drop_waits_for_it_no_more() {
     });
 }
 
-/// A task that was shut down: its waker owns what it owned.
+/// A task that ends with its first wake-up, and then drops what it owns.
 struct Task {
-    timers: Mutex<Option<DurableTimer>>,
+    timers: Mutex<Option<Started>>,
     dropped: mpsc::Sender<()>,
 }
 
+impl Task {
+    fn end(&self) {
+        drop(self.timers.lock().unwrap().take());
+        _ = self.dropped.send(());
+    }
+}
+
 impl Wake for Task {
-    fn wake(self: Arc<Self>) {}
+    fn wake(self: Arc<Self>) {
+        self.end();
+    }
 }
 
 impl Drop for Task {
+    /// It was not woken: the answer was there.
     fn drop(&mut self) {
-        drop(self.timers.lock().unwrap().take());
-        _ = self.dropped.send(());
+        self.end();
     }
 }
 
 #[test]
 fn the_last_handle_may_go_with_the_waker_that_an_answer_wakes() {
     each_store(|place| {
-        let timers = DurableTimer::open(place.url())
-            .unwrap()
-            .handler("report", |_due| Outcome::Done)
-            .start(&Timer::new().unwrap())
-            .unwrap();
-        let mut writes: Vec<_> = (0..500).map(|_| timers.schedule("order:1", FAR, "report", b"").unwrap()).collect();
+        let timers = DurableTimer::open(place.url()).unwrap().handler("report", |_due| Outcome::Done).started();
+        let mut writes: Vec<_> = (0..50).map(|_| timers.schedule("order:1", FAR, "report", b"").unwrap()).collect();
         let mut last = writes.pop().unwrap();
         let (dropped, drops) = mpsc::channel();
         let waker = Waker::from(Arc::new(Task { timers: Mutex::new(Some(timers)), dropped }));
@@ -145,12 +151,8 @@ fn a_stop_does_not_wait_for_calls_behind_one_whose_row_is_locked() {
         if !place.url().starts_with("postgres:") {
             return; // a file has no locks on rows
         }
-        let timers = DurableTimer::open(place.url())
-            .unwrap()
-            .handler("report", |_due| Outcome::Done)
-            .commit_timeout(FAR)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+        let timers =
+            DurableTimer::open(place.url()).unwrap().handler("report", |_due| Outcome::Done).started_within(FAR);
         timers.schedule("order:1", FAR, "report", b"").unwrap().wait().unwrap();
         let mut client = postgres::Client::connect(&place.url(), postgres::NoTls).unwrap();
         let mut lock = client.transaction().unwrap();

@@ -10,8 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use stores::{Place, each_store, until};
-use tourbillon::Timer;
+use stores::{Place, Start, each_store, until};
 use tourbillon_durable::{Dialect, DurableTimer, Outcome, migrations};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -63,8 +62,7 @@ fn an_operator_s_hour_beside_a_live_process() {
             })
             .handler("close", |_due| Outcome::DeadLetter)
             .elsewhere("renamed")
-            .start(&Timer::new().unwrap())
-            .unwrap();
+            .started();
         schedule(&timers, "c:7:run", Duration::ZERO, "hang");
         (0..5).for_each(|i| schedule(&timers, &format!("c:7:{i}"), HOUR, "close"));
         schedule(&timers, "c:70:1", HOUR, "close");
@@ -137,7 +135,7 @@ fn what_matches_nothing_is_said_and_is_code_1() {
     each_store(|place| {
         let url = place.url();
         let start = |url| DurableTimer::open(url).unwrap().handler("close", |_due| Outcome::DeadLetter);
-        let timers = start(url.clone()).start(&Timer::new().unwrap()).unwrap();
+        let timers = start(url.clone()).started();
         schedule(&timers, "again", Duration::ZERO, "close");
         until(|| timers.stats().dead_lettered == 1);
         schedule(&timers, "again", HOUR, "close");

@@ -11,19 +11,18 @@ use std::time::{Duration, SystemTime};
 
 use postgres::NoTls;
 use rusqlite::{Connection, TransactionBehavior};
-use tourbillon::Timer;
 use tourbillon_durable::transaction::{postgres as pg, sqlite, tokio_postgres as tokio_pg};
-use tourbillon_durable::{DurableTimer, Outcome, Scheduled};
+use tourbillon_durable::{Outcome, Scheduled};
 
 use support::pooler::Pooler;
 use support::postgres::Server;
 use support::runs::{FAR, Runs, ms, schedule};
-use support::{PATIENCE, file, until};
+use support::{Start, Started, file, until};
 
 /// Timers that scan each half hour: only a peek brings what is due sooner.
-fn start(runs: &Runs, location: &str) -> DurableTimer {
-    let open = runs.open(location).window(FAR).commit_timeout(PATIENCE);
-    let timers = open.start(&Timer::new().unwrap()).unwrap();
+fn start(runs: &Runs, location: &str) -> Started {
+    let open = runs.open(location).window(FAR);
+    let timers = open.started();
     until(|| timers.stats().scans > 0);
     timers
 }
@@ -180,7 +179,7 @@ fn a_timeout_that_runs_is_neither_reset_nor_cancelled_and_a_schedule_replaces_it
             _ = going.lock().unwrap().recv();
             Outcome::Done
         });
-        let timers = timers.start(&Timer::new().unwrap()).unwrap();
+        let timers = timers.started();
         timers.schedule("key", Duration::ZERO, "slow", b"").unwrap().wait().unwrap();
         until(|| timers.get("key").unwrap().wait().unwrap().is_some_and(|row| row.running));
         let mut client = Client::open(location);

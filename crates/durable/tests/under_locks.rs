@@ -9,20 +9,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::{Client, IsolationLevel, NoTls};
-use tourbillon::Timer;
 use tourbillon_durable::transaction::postgres as pg;
 use tourbillon_durable::{DurableTimer, Filter, HandlerOptions, Operator, Outcome};
 
 use support::postgres::Server;
 use support::runs::{FAR, Runs, ms};
-use support::{PATIENCE, file, until, waits};
+use support::{Start, file, until, waits};
 
 #[test]
 fn a_transaction_with_an_old_snapshot_neither_cancels_nor_moves_what_runs() {
     let Some(server) = Server::start() else { return };
     let (handler, ends) = waits();
     let builder = DurableTimer::open(server.url()).unwrap().lease(ms(2_000)).handler("close", handler);
-    let timers = builder.start(&Timer::new().unwrap()).unwrap();
+    let timers = builder.started();
     timers.schedule("key", Duration::ZERO, "close", b"").unwrap().wait().unwrap();
     until(|| timers.get("key").unwrap().wait().unwrap().is_some_and(|row| row.running));
     let mut client = Client::connect(&server.url(), NoTls).unwrap();
@@ -42,7 +41,7 @@ fn a_transaction_with_an_old_snapshot_neither_cancels_nor_moves_what_runs() {
 fn a_schedule_if_absent_does_not_wait_for_who_has_locked_the_row_that_is_there() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
-    let timers = runs.open(server.url()).start(&Timer::new().unwrap()).unwrap();
+    let timers = runs.open(server.url()).started();
     timers.schedule("key", FAR, "close", b"").unwrap().wait().unwrap();
     let mut client = Client::connect(&server.url(), NoTls).unwrap();
     let mut own = client.transaction().unwrap();
@@ -54,8 +53,8 @@ fn a_schedule_if_absent_does_not_wait_for_who_has_locked_the_row_that_is_there()
 fn locked_rows_of_a_paused_handler_hold_up_no_other_that_is_given_back() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
-    let open = || runs.open(server.url()).window(FAR).lease(FAR).commit_timeout(PATIENCE);
-    let timers = open().start(&Timer::new().unwrap()).unwrap();
+    let open = || runs.open(server.url()).window(FAR).lease(FAR);
+    let timers = open().started();
     until(|| timers.stats().scans > 0);
     let keys = (0..600).map(|n| format!("locked:{n}")).chain((0..600).map(|n| format!("free:{n}")));
     let calls: Vec<_> = keys.map(|key| timers.schedule(&key, FAR / 2, "close", b"").unwrap()).collect();
@@ -73,7 +72,7 @@ fn a_stop_waits_for_a_run_although_a_row_that_is_to_be_given_back_is_locked() {
     let Some(server) = Server::start() else { return };
     let (handler, ends) = waits();
     let builder = DurableTimer::open(server.url()).unwrap().window(FAR).handler("idle", |_due| Outcome::Done);
-    let timers = builder.handler("runs", handler).start(&Timer::new().unwrap()).unwrap();
+    let timers = builder.handler("runs", handler).started();
     until(|| timers.stats().scans > 0);
     timers.schedule("idle", FAR / 2, "idle", b"").unwrap().wait().unwrap();
     timers.schedule("runs", Duration::ZERO, "runs", b"").unwrap().wait().unwrap();
@@ -105,8 +104,7 @@ fn an_operator_sees_at_once_that_a_handler_goes_on() {
         .lease(FAR)
         .handler_with("close", HandlerOptions::new().paused(true), |_due| Outcome::Done)
         .handler("other", |_due| Outcome::Done)
-        .start(&Timer::new().unwrap())
-        .unwrap();
+        .started();
     timers.schedule("key", FAR, "close", b"").unwrap().wait().unwrap();
     let operator = Operator::open(&path).unwrap();
     let without = || operator.count(&Filter::new().without_handler()).is_ok_and(|count| count == 1);

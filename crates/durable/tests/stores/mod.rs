@@ -4,12 +4,17 @@
 #[path = "../support/postgres.rs"]
 #[allow(dead_code, reason = "the tests of several processes use the rest")]
 mod postgres;
+#[path = "../support/started.rs"]
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+mod started;
 #[path = "../support/until.rs"]
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod until;
 
 use tempfile::TempDir;
 
+#[allow(unused_imports, reason = "each test binary uses a part of it")]
+pub(crate) use self::started::{Start, Started};
 #[cfg(feature = "postgres")]
 use self::until::PATIENCE;
 #[allow(unused_imports, reason = "each test binary uses a part of it")]

@@ -13,8 +13,10 @@ pub(crate) mod pooler;
 pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod runs;
+mod started;
 mod until;
 
+pub(crate) use self::started::{Start, Started};
 pub(crate) use self::until::{PATIENCE, file, stop_in_time, until, waits};
 
 /// Returns the number in an environment variable, or `default` if it is not set.

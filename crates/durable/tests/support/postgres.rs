@@ -199,10 +199,11 @@ impl Server {
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("postgres can be started")
     }
 
-    /// Waits until the server answers. Returns false if it has ended.
+    /// Waits until the server answers, at its own socket: another one may have taken the port.
+    /// Returns false if it has ended.
     fn is_up(&mut self, begun: Instant) -> bool {
         while begun.elapsed() < PATIENCE {
-            if self.connect().is_ok() {
+            if Client::connect(&self.socket_url(), NoTls).is_ok() {
                 return true;
             }
             let running = self.running.as_mut().expect("it was spawned");

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use tourbillon::Timer;
 use tourbillon_durable::{Builder, Due, DurableTimer, Outcome};
 
-use super::until;
+use super::{Start, Started, until};
 
 /// How late a timeout may be while something is wrong with others.
 pub(crate) const LATE: Duration = Duration::from_secs(1);
@@ -40,8 +39,8 @@ impl Runs {
         DurableTimer::open(location).unwrap().handler("close", close).window(ms(4_000)).lease(ms(4_000))
     }
 
-    pub(crate) fn start(&self, location: impl AsRef<Path>) -> DurableTimer {
-        self.open(location).start(&Timer::new().unwrap()).unwrap()
+    pub(crate) fn start(&self, location: impl AsRef<Path>) -> Started {
+        self.open(location).started()
     }
 
     /// Those whose keys begin so.
