@@ -7,7 +7,7 @@
 //! |---|---|---|---|---|---|---|
 //! | `state` | - | anyone, by RMW; the worker by stores, if the engine is the only owner | as in the inbox | anyone, by RMW | anyone, by RMW | producer and worker, by RMW |
 //! | `next` | free list | inbox | the worker: its place | batch | as before the cancel | inbox |
-//! | `aside` | - | who set QUEUED, and then the side queue | as in the inbox | as in the inbox | as in the inbox | the producer's list of tombstones |
+//! | `aside` | - | who set QUEUED, and then the side queue; without QUEUED, the handle that ends | as in the inbox | as in the inbox | as in the inbox | the producer's list of tombstones |
 //! | `task` | - | pending: nobody; it goes to the thread that changes the phase | as in the inbox | the runner | the canceller; the runner, if a run of a periodic timeout was under way | the producer |
 //! | `home` | - | read only until it is free again | | | | read only |
 //!
@@ -245,14 +245,11 @@ unsafe impl Sync for Entry {}
 // of it is bound to a thread.
 unsafe impl Send for Entry {}
 
-/// Access to the parts of an entry for the models, and for the tests of other layers.
-#[cfg(any(loom, test))]
+/// Access to the parts of an entry for the models.
+#[cfg(loom)]
 pub(crate) mod raw {
-    use super::{Entry, Link};
-    #[cfg(loom)]
-    use super::{Home, Task, TaskPlace};
+    use super::{Entry, Home, Link, Task, TaskPlace};
 
-    #[cfg(loom)]
     pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, task: Task) {
         entry.set_in_use(true);
         let (table, captures) = task.into_parts();
@@ -262,7 +259,6 @@ pub(crate) mod raw {
 
     /// # Safety
     /// The caller is one of the entry's owners for all of `'a`.
-    #[cfg(loom)]
     pub(crate) unsafe fn entry_ref<'a>(entry: std::ptr::NonNull<Entry>) -> &'a Entry {
         // SAFETY: the caller says so.
         unsafe { entry.as_ref() }
@@ -270,7 +266,6 @@ pub(crate) mod raw {
 
     /// # Safety
     /// As for `Entry::take_task`.
-    #[cfg(loom)]
     pub(crate) unsafe fn take_task(entry: &Entry) -> Task {
         // SAFETY: the task is the caller's.
         unsafe { entry.take_task() }
@@ -278,20 +273,13 @@ pub(crate) mod raw {
 
     /// # Safety
     /// As for `Entry::copy_task`.
-    #[cfg(loom)]
     pub(crate) unsafe fn copy_task(entry: &Entry) -> TaskPlace {
         // SAFETY: the caller says so.
         unsafe { entry.copy_task() }
     }
 
-    #[cfg(loom)]
     pub(crate) fn set_next(entry: &Entry, link: Link) {
         entry.set_next(link);
-    }
-
-    #[cfg(not(loom))]
-    pub(crate) fn aside(entry: &Entry) -> Link {
-        entry.aside()
     }
 
     pub(crate) fn set_aside(entry: &Entry, link: Link) {

@@ -33,7 +33,7 @@ impl Listed {
 pub(crate) struct Tomb(NonNull<Entry>);
 
 // SAFETY: `repr(transparent)` around a `NonNull<Entry>`. The list of its thread is linked by
-// `aside`, which is the producer's.
+// `aside`, which is the producer's, also while the entry is about to become a tombstone.
 unsafe impl Token for Tomb {}
 
 impl Tomb {
@@ -42,7 +42,8 @@ impl Tomb {
     /// # Safety
     /// The caller puts the tombstone on its thread's list. The handle's owner makes it a tombstone
     /// next, by the value that is returned here, or takes it off the list again. Until then nobody
-    /// uses the tombstone.
+    /// uses the tombstone. The entry is in no side queue, and the handle, which alone could put it
+    /// there, ends.
     #[inline]
     pub(crate) unsafe fn of(entry: NonNull<Entry>) -> (Self, Listed) {
         (Self(entry), Listed(entry))

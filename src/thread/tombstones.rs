@@ -22,18 +22,14 @@ use crate::entry::{Handle, Listed, Tomb, Tombs};
 const MOST: u16 = if cfg!(loom) { 2 } else { 64 };
 
 /// One producer's tombstones, all of one shard. The newest comes first, because it is in the cache.
-///
-/// The list does not write to the newest one before the next is pushed: until it is a tombstone the
-/// worker may link it into a slot. So the newest stands alone, and the older ones are linked.
 pub(super) struct Tombstones {
-    newest: Cell<Option<Tomb>>,
-    older: Cell<Option<Tombs>>,
+    list: Cell<Option<Tombs>>,
     len: Cell<u16>,
 }
 
 impl Tombstones {
     pub(super) fn new() -> Self {
-        Self { newest: Cell::new(None), older: Cell::new(None), len: Cell::new(0) }
+        Self { list: Cell::new(None), len: Cell::new(0) }
     }
 
     /// Puts the entry of a handle that is about to go on the list. Returns `None` if there is no
@@ -46,7 +42,7 @@ impl Tombstones {
     /// # Safety
     /// The value that is returned goes to one of these calls next, for this handle, and if that
     /// fails to `take_back`, for this list. The entry is of the same shard as all entries of this
-    /// list.
+    /// list. It is in no side queue.
     #[inline]
     pub(super) unsafe fn push(&self, handle: &Handle) -> Option<Listed> {
         if self.len.get() == MOST {
@@ -58,9 +54,7 @@ impl Tombstones {
         // Loom sees this, and so a push that comes after the exchange.
         #[cfg(loom)]
         entry.set_in_use(false);
-        if let Some(second) = self.newest.replace(Some(entry)) {
-            self.older.set(Some(Tombs::put(second, self.older.take())));
-        }
+        self.list.set(Some(Tombs::put(entry, self.list.take())));
         self.len.set(self.len.get() + 1);
         Some(listed)
     }
@@ -77,15 +71,9 @@ impl Tombstones {
     /// Returns the newest tombstone: the caller's to revive.
     #[inline]
     pub(super) fn take(&self) -> Option<Tomb> {
-        let newest = self.newest.take()?;
+        let (newest, others) = self.list.take()?.take();
+        self.list.set(others);
         self.len.set(self.len.get() - 1);
-        if self.len.get() > 0
-            && let Some(older) = self.older.take()
-        {
-            let (second, others) = older.take();
-            self.newest.set(Some(second));
-            self.older.set(others);
-        }
         Some(newest)
     }
 }
@@ -98,10 +86,10 @@ impl fmt::Debug for Tombstones {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::ptr::{self, NonNull};
+    use std::ptr::NonNull;
 
     use super::*;
-    use crate::entry::{Entry, raw};
+    use crate::entry::Entry;
 
     /// The test owns the entries, which are in no list.
     fn push(tombstones: &Tombstones, entry: &Entry) -> Option<Listed> {
@@ -119,19 +107,6 @@ mod tests {
             assert!(taken[..most].iter().all(|taken| *taken) && !taken[most], "no more than there is room for");
             let back = std::iter::from_fn(|| tombstones.take().map(|entry| entry.address()));
             assert!(back.eq(entries[..most].iter().rev().map(NonNull::from)));
-        }
-    }
-
-    #[test]
-    fn an_entry_that_is_put_on_the_list_is_not_written_to_before_the_next() {
-        let (tombstones, entries) = (Tombstones::new(), [(); 3].map(|()| Entry::new_free()));
-        for (entry, before) in entries.iter().zip([None, Some(0), Some(1)]) {
-            // The worker may link it into a slot until it is a tombstone.
-            let slot = ptr::dangling_mut();
-            raw::set_aside(entry, slot);
-            assert!(push(&tombstones, entry).is_some());
-            assert_eq!(raw::aside(entry), slot);
-            assert!(before.is_none_or(|before: usize| raw::aside(&entries[before]) != slot));
         }
     }
 
