@@ -5,7 +5,6 @@ mod idle;
 mod pinning;
 mod turn;
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
@@ -19,7 +18,7 @@ use crate::events;
 use crate::executor::call_hook;
 use crate::shard::{Command, Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
-use crate::sync::{Arc, Mutex, Shown, lock, park_for};
+use crate::sync::{Arc, Mutex, OnceLock, Shown, lock, park_for};
 use crate::sys::cores::{self, spawn_ordinary};
 use crate::sys::sched_hints;
 
