@@ -291,7 +291,12 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
+    use tourbillon::Timer;
+
     use super::*;
+    use crate::commit::Patience;
 
     #[test]
     fn a_stop_wakes_the_writer_once() {
@@ -302,5 +307,40 @@ mod tests {
         let begun = Instant::now();
         assert!(inbox.take(wait, 1, 0).stopping.is_some());
         assert!(begun.elapsed() >= wait, "it would spin while runs go on");
+    }
+
+    #[test]
+    fn whatever_comes_wakes_the_writer() {
+        let key: Arc<str> = "key".into();
+        let call = || {
+            let (responder, _) = commit::channel(&Arc::new(Patience::new(Timer::new().unwrap(), Duration::MAX)));
+            Command { op: Op::Cancel { key: Arc::clone(&key) }, reply: Reply::Whether(responder) }
+        };
+        let armed =
+            || Armed { key: Arc::clone(&key), generation: 1, handler: "close".into(), bytes: 0, suspect: false };
+        let token = || Token { key: Arc::clone(&key), generation: 1, attempt: 1 };
+        let ended = || Ended { token: token(), end: End::NotBegun, took: Duration::ZERO };
+        let comes: [&dyn Fn(&Inbox); 5] = [
+            &|inbox| inbox.push(call()).unwrap(),
+            &|inbox| inbox.push_due(Arc::new(armed())),
+            &|inbox| inbox.push_ended(ended()),
+            &|inbox| inbox.poke(),
+            &|inbox| inbox.stop(),
+        ];
+        for comes in comes {
+            let inbox = Inbox::new(1);
+            thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    let begun = Instant::now();
+                    drop(inbox.take(Duration::from_secs(60), 1, 0));
+                    begun.elapsed()
+                });
+                while !inbox.lock().sleeping {
+                    thread::yield_now();
+                }
+                comes(&inbox);
+                assert!(writer.join().unwrap() < Duration::from_secs(30));
+            });
+        }
     }
 }
