@@ -154,8 +154,9 @@ impl Shared {
             return Err(handle);
         }
         let Some(mine) = shared.thread_state() else { return Err(handle) };
-        // SAFETY: `remote` is the handle's home, and `give_up` and `keep_pending` below get what
-        // this returns, on this same thread.
+        // SAFETY: `remote` is the handle's home. The word has said that the entry is in no side
+        // queue, and the handle is this call's. `give_up` and `keep_pending` below get what this
+        // returns, on this same thread.
         let listed = unsafe { mine.put_tombstone(&handle, remote) };
         // Before the exchange, because the engine may be gone after it.
         shared.counts_of(mine, remote).cancelled.add(1);
@@ -185,14 +186,7 @@ impl Shared {
     /// entry, or the whole engine. See `arena/mod.rs`, "The end".
     #[inline]
     pub(crate) fn drop_handle(handle: Handle) {
-        let handle = if handle.may_be_tombstone() {
-            match Self::leave_tombstone(handle) {
-                Ok(()) => return,
-                Err(handle) => handle,
-            }
-        } else {
-            handle
-        };
+        let Err(handle) = Self::leave_tombstone(handle) else { return };
         if let Some(orphan) = handle.let_go().unwrap_or_else(Self::free_entry) {
             let shared = Shared::ptr_of_remote(Remote::at(orphan.home()));
             // SAFETY: 1. The final sweep counted this handle, which is subtracted here, once. The
@@ -239,10 +233,14 @@ impl Shared {
     /// reference that is an argument has to be valid until its function returns.
     #[inline]
     fn leave_tombstone(handle: Handle) -> Result<(), Handle> {
+        if !handle.may_be_tombstone() {
+            return Err(handle);
+        }
         let remote = Remote::at(handle.home());
         let shared = Shared::of_remote(remote);
         let Some(mine) = shared.thread_state() else { return Err(handle) };
-        // SAFETY: `remote` is the handle's home, and `leave_tombstone` and `keep` below get what
+        // SAFETY: `remote` is the handle's home. The word has just said that the entry is in no
+        // side queue, and the handle is this call's. `leave_tombstone` and `keep` below get what
         // this returns, on this same thread.
         let Some(listed) = (unsafe { mine.put_tombstone(&handle, remote) }) else { return Err(handle) };
         handle.leave_tombstone(listed).map_err(|(handle, listed)| Self::keep(handle, listed))

@@ -7,7 +7,7 @@
 //! |---|---|---|---|---|---|---|
 //! | `state` | - | anyone, by RMW; the worker by stores, if the engine is the only owner | as in the inbox | anyone, by RMW | anyone, by RMW | producer and worker, by RMW |
 //! | `next` | free list | inbox | the worker: its place | batch | as before the cancel | inbox |
-//! | `aside` | - | who set QUEUED, and then the side queue; without QUEUED, the handle that ends | as in the inbox | as in the inbox | as in the inbox | the producer's list of tombstones |
+//! | `aside` | - | who set QUEUED, and then the side queue; without QUEUED, the handle | as in the inbox | as in the inbox | as in the inbox | the producer's list of tombstones |
 //! | `task` | - | pending: nobody; it goes to the thread that changes the phase | as in the inbox | the runner | the canceller; the runner, if a run of a periodic timeout was under way | the producer |
 //! | `home` | - | read only until it is free again | | | | read only |
 //!

@@ -42,8 +42,8 @@ impl Tomb {
     /// # Safety
     /// The caller puts the tombstone on its thread's list. The handle's owner makes it a tombstone
     /// next, by the value that is returned here, or takes it off the list again. Until then nobody
-    /// uses the tombstone. The entry is in no side queue, and the handle, which alone could put it
-    /// there, ends.
+    /// uses the tombstone. The entry is in no side queue, and meanwhile nobody else uses the
+    /// handle, which alone could put it there.
     #[inline]
     pub(crate) unsafe fn of(entry: NonNull<Entry>) -> (Self, Listed) {
         (Self(entry), Listed(entry))

@@ -118,13 +118,14 @@ impl<'a> Local<'a> {
     /// Returns `None` if it does not belong there, or the list is full.
     ///
     /// # Safety
-    /// The entry is at home at `remote`. What is returned goes to [`Handle::leave_tombstone`] or
-    /// [`Handle::give_up`] next, for this handle, and if that fails to
-    /// [`take_back_tombstone`](Self::take_back_tombstone).
+    /// The entry is at home at `remote`, and in no side queue. Nobody else uses the handle. What is
+    /// returned goes to [`Handle::leave_tombstone`] or [`Handle::give_up`] next, for this handle,
+    /// and if that fails to [`take_back_tombstone`](Self::take_back_tombstone).
     #[inline]
     pub(crate) unsafe fn put_tombstone(self, handle: &Handle, remote: &Remote) -> Option<Listed> {
         // SAFETY: `is_home`, so the entry is of the shard of all others in this list: a home stays
-        // the same. `Listed` goes to the handle's next step, or to `take_back_tombstone`.
+        // the same. The caller says that it is in no side queue. `Listed` goes to the handle's next
+        // step, or to `take_back_tombstone`.
         if self.is_home(remote) { unsafe { self.own().tombstones.push(handle) } } else { None }
     }
 

@@ -42,7 +42,8 @@ impl Tombstones {
     /// # Safety
     /// The value that is returned goes to one of these calls next, for this handle, and if that
     /// fails to `take_back`, for this list. The entry is of the same shard as all entries of this
-    /// list. It is in no side queue.
+    /// list. It is in no side queue, and meanwhile nobody else uses the handle, which alone could
+    /// put it there.
     #[inline]
     pub(super) unsafe fn push(&self, handle: &Handle) -> Option<Listed> {
         if self.len.get() == MOST {

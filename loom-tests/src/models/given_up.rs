@@ -107,6 +107,26 @@ fn entries_that_were_given_up_one_after_the_other_are_used_again() {
     }
 }
 
+/// Invariant: the end of a handle leaves the links of a side queue alone in which its entry is.
+/// Legal ends: both have run at their new deadlines, or the second was cancelled.
+#[test]
+fn a_handle_that_ends_leaves_the_links_of_a_side_queue_alone() {
+    for cancels in [false, true] {
+        check(2, move |ledger| {
+            let (timer, mut driver, clock) = driven(|b| b.capacity(2));
+            let [first, second] = [(); 2].map(|()| timer.schedule(ticks(9), ledger.task()).expect("open"));
+            driver.turn();
+            assert!(first.reset(ticks(5)) && second.reset(ticks(5)));
+            let mut driver = turn_meanwhile(driver, &clock, 2 - usize::from(cancels), || {
+                assert!(!cancels || second.cancel_owned());
+                vec![first]
+            });
+            assert_all_home(&timer, &mut driver);
+            ledger.assert_closed(2 - usize::from(cancels));
+        });
+    }
+}
+
 /// Invariant: a task's destructor may schedule into the very entry that its task was in.
 /// Legal ends: as above.
 #[test]
