@@ -71,10 +71,9 @@ impl Tomb {
         Err(Armed::of(unsafe { Owned::new(self.0) }))
     }
 
-    /// Recorded for the models, which see by it that a tombstone is listed before it is one.
+    /// Recorded for the models.
     #[cfg(loom)]
     pub(crate) fn set_in_use(&self, in_use: bool) {
-        self.entry().home();
         self.entry().set_in_use(in_use);
     }
 

@@ -52,9 +52,9 @@ impl Tombstones {
         // SAFETY: it goes on this list, below. This thread alone takes from it, and first gives the
         // `Listed` to the handle's next step, or to `take_back`.
         let (entry, listed) = unsafe { Tomb::of(handle.address()) };
-        // Loom sees this, and so a push that comes after the exchange.
         #[cfg(loom)]
         entry.set_in_use(false);
+        // Loom sees this write, and so a push that comes after the exchange.
         self.list.set(Some(Tombs::put(entry, self.list.take())));
         self.len.set(self.len.get() + 1);
         Some(listed)
