@@ -142,8 +142,7 @@ fn a_locked_table_holds_up_neither_answers_nor_a_stop() {
 fn locked_dead_letters_hold_up_only_what_dies() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
-    let open = runs.open(server.url()).handler("die", |_| Outcome::DeadLetter);
-    let timers = open.started();
+    let timers = runs.open(server.url()).handler("die", |_| Outcome::DeadLetter).started();
     let locked = lock(&server, "LOCK TABLE tourbillon_dead_letters IN ACCESS EXCLUSIVE MODE");
     for i in 0..3 {
         timers.schedule(&format!("dies:{i}"), ms(200), "die", b"").unwrap().wait().unwrap();

@@ -21,8 +21,7 @@ use support::{Start, Started, file, until};
 
 /// Timers that scan each half hour: only a peek brings what is due sooner.
 fn start(runs: &Runs, location: &str) -> Started {
-    let open = runs.open(location).window(FAR);
-    let timers = open.started();
+    let timers = runs.open(location).window(FAR).started();
     until(|| timers.stats().scans > 0);
     timers
 }

@@ -53,8 +53,7 @@ fn a_schedule_if_absent_does_not_wait_for_who_has_locked_the_row_that_is_there()
 fn locked_rows_of_a_paused_handler_hold_up_no_other_that_is_given_back() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
-    let open = || runs.open(server.url()).window(FAR).lease(FAR);
-    let timers = open().started();
+    let timers = runs.open(server.url()).window(FAR).lease(FAR).started();
     until(|| timers.stats().scans > 0);
     let keys = (0..600).map(|n| format!("locked:{n}")).chain((0..600).map(|n| format!("free:{n}")));
     let calls: Vec<_> = keys.map(|key| timers.schedule(&key, FAR / 2, "close", b"").unwrap()).collect();
