@@ -144,8 +144,10 @@ impl Wheel {
     pub(crate) fn insert(&mut self, entry: Owned, note: impl FnOnce(Subtick)) -> Result<(), Owned> {
         let (entry, deadline) = entry.link()?;
         note(deadline);
-        let inserted = self.slots.insert_at(&mut self.entries, Linked::of(entry), as_tick(deadline));
-        inserted.expect("the caller has asked for room");
+        let entry = Linked::of(entry);
+        let place = self.slots.insert_at(entry, as_tick(deadline)).expect("the caller has asked for room");
+        // SAFETY: the wheel has it in a cell.
+        unsafe { entry.set_place(place) };
         Ok(())
     }
 

@@ -74,11 +74,9 @@ impl Engine {
         }
         let mut core = self.core.borrow_mut();
         let Core { wheel, slab, pending, .. } = &mut *core;
-        let Ok((key, next)) = slab.free() else { return Err((Refusal::OutOfMemory, task)) };
-        if wheel.insert_at(slab, key, deadline).is_err() {
-            return Err((Refusal::OutOfMemory, task));
-        }
-        slab.fill(key, next, deadline, is_held, make(task));
+        let Ok(key) = slab.free() else { return Err((Refusal::OutOfMemory, task)) };
+        let Ok(place) = wheel.insert_at(key, deadline) else { return Err((Refusal::OutOfMemory, task)) };
+        slab.fill(key, place, deadline, is_held, make(task));
         *pending += 1;
         drop(core);
         self.may_be_earlier(deadline);

@@ -69,26 +69,25 @@ impl Entry {
 }
 
 impl Slab {
-    /// Returns a free entry, and the one that is free next. The entry stays free: until
-    /// [`fill`](Self::fill) the wheel may write its place over the link.
+    /// Returns a free entry, which stays free until it is [filled](Self::fill).
     #[inline]
-    pub(crate) fn free(&mut self) -> Result<(Key, Option<Key>), OutOfMemory> {
-        let key = match self.free {
-            Some(key) => key,
-            None => self.grow()?,
-        };
-        Ok((key, NonZeroU32::new(self.get(key).link).map(Key)))
+    pub(crate) fn free(&mut self) -> Result<Key, OutOfMemory> {
+        match self.free {
+            Some(key) => Ok(key),
+            None => self.grow(),
+        }
     }
 
-    /// Makes the [free entry](Self::free) pending, and the one after it the first free one.
+    /// Makes the [free entry](Self::free) pending, at this place of the wheel.
     #[inline]
-    pub(crate) fn fill(&mut self, key: Key, next: Option<Key>, deadline: u64, is_held: bool, task: Task) {
-        self.free = next;
+    pub(crate) fn fill(&mut self, key: Key, place: Place, deadline: u64, is_held: bool, task: Task) {
         let entry = self.get_mut(key);
         debug_assert_eq!(entry.state, State::Free);
         // A free entry has no task. So there is nothing to drop, and no code for it.
         mem::forget(entry.task.replace(task));
         (entry.deadline, entry.state, entry.is_held) = (deadline, State::Pending, is_held);
+        let next = mem::replace(&mut entry.link, place.to_bits());
+        self.free = NonZeroU32::new(next).map(Key);
     }
 
     #[cold]

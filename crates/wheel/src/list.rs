@@ -53,27 +53,20 @@ impl<T: Copy + Eq> Lists<T> {
 
     /// Puts an item behind the last one of a list, if its last block has a cell left.
     #[inline]
-    pub(crate) fn push<S: Items<Item = T>>(&mut self, items: &mut S, list: u32, item: T) -> bool {
-        let Some(at) = self.ends[list as usize].last.block() else { return false };
-        let Some(cell) = self.blocks.get_mut(at).fill(item) else { return false };
-        items.placed(item, Place::new(at, cell));
-        true
+    pub(crate) fn push(&mut self, list: u32, item: T) -> Option<Place> {
+        let at = self.ends[list as usize].last.block()?;
+        let cell = self.blocks.get_mut(at).fill(item)?;
+        Some(Place::new(at, cell))
     }
 
     /// Puts an item behind the last one of a list, in a block of its own.
     #[inline]
-    pub(crate) fn push_block<S: Items<Item = T>>(
-        &mut self,
-        items: &mut S,
-        list: u32,
-        item: T,
-    ) -> Result<(), OutOfMemory> {
+    pub(crate) fn push_block(&mut self, list: u32, item: T) -> Result<Place, OutOfMemory> {
         let last = self.ends[list as usize].last;
         let at = self.blocks.take(last, Link::end(list), item)?;
         self.link(last, Link::to(at));
         self.ends[list as usize].last = Link::to(at);
-        items.placed(item, Place::new(at, 0));
-        Ok(())
+        Ok(Place::new(at, 0))
     }
 
     /// Makes `behind` what comes after `before`, and nothing else.

@@ -305,7 +305,7 @@ impl<T: Copy + Eq> Wheel<T> {
         self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
             let deadline = items.deadline(item);
             let moved = if deadline < wheel.cursor {
-                wheel.push(items, item, Target::outside(DUE))
+                wheel.put(items, item, Target::outside(DUE))
             } else {
                 wheel.put_back(items, item)
             };

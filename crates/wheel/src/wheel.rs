@@ -215,20 +215,21 @@ impl<T: Copy + Eq> Wheel<T> {
     /// If that memory is not there. Then nothing has changed.
     #[inline]
     pub fn insert<S: Items<Item = T>>(&mut self, items: &mut S, item: T) -> Result<(), OutOfMemory> {
-        self.insert_at(items, item, items.deadline(item))
+        let place = self.insert_at(item, items.deadline(item))?;
+        items.placed(item, place);
+        Ok(())
     }
 
-    /// As [`insert`](Self::insert), for a caller that knows the deadline, which is what `items`
-    /// would say.
+    /// As [`insert`](Self::insert), for a caller that knows the deadline, and keeps the place that
+    /// is returned. It calls no store.
     ///
     /// # Errors
     /// The same as `insert`.
     #[inline]
-    pub fn insert_at<S: Items<Item = T>>(&mut self, items: &mut S, item: T, deadline: u64) -> Result<(), OutOfMemory> {
-        let target = self.target(deadline, 1);
-        self.push(items, item, target)?;
+    pub fn insert_at(&mut self, item: T, deadline: u64) -> Result<Place, OutOfMemory> {
+        let place = self.push(item, self.target(deadline, 1))?;
         self.len += 1;
-        Ok(())
+        Ok(place)
     }
 
     /// Takes an item out of the wheel, if it is at this place. Returns whether it was: the last
@@ -251,9 +252,11 @@ impl<T: Copy + Eq> Wheel<T> {
         if self.lists.block_of(place, item).is_none() {
             return false;
         }
-        let target = self.target(items.deadline(item), 1);
-        match self.push(items, item, target) {
-            Ok(()) => _ = self.lists.remove(place, item),
+        match self.push(item, self.target(items.deadline(item), 1)) {
+            Ok(moved) => {
+                items.placed(item, moved);
+                self.lists.remove(place, item);
+            }
             Err(OutOfMemory) => {
                 self.lists.move_block(place.block(), HOMELESS);
                 self.homeless_at = 0;
@@ -326,21 +329,19 @@ impl<T: Copy + Eq> Wheel<T> {
     }
 
     #[inline]
-    pub(crate) fn push<S: Items<Item = T>>(
-        &mut self,
-        items: &mut S,
-        item: T,
-        target: Target,
-    ) -> Result<(), OutOfMemory> {
-        if self.lists.push(items, target.list, item) { Ok(()) } else { self.push_block(items, item, target) }
+    pub(crate) fn push(&mut self, item: T, target: Target) -> Result<Place, OutOfMemory> {
+        match self.lists.push(target.list, item) {
+            Some(place) => Ok(place),
+            None => self.push_block(item, target),
+        }
     }
 
     /// The list may have been empty.
     #[inline(never)]
-    fn push_block<S: Items<Item = T>>(&mut self, items: &mut S, item: T, target: Target) -> Result<(), OutOfMemory> {
-        self.lists.push_block(items, target.list, item)?;
+    fn push_block(&mut self, item: T, target: Target) -> Result<Place, OutOfMemory> {
+        let place = self.lists.push_block(target.list, item)?;
         self.mark(target);
-        Ok(())
+        Ok(place)
     }
 
     /// Marks the slot of a list that may have been empty.
@@ -354,8 +355,20 @@ impl<T: Copy + Eq> Wheel<T> {
 
     /// Puts an item where its deadline of now belongs, in front of those that are new.
     pub(crate) fn put_back<S: Items<Item = T>>(&mut self, items: &mut S, item: T) -> Result<(), OutOfMemory> {
-        let target = self.target(items.deadline(item), 0);
-        self.push(items, item, target)
+        self.put(items, item, self.target(items.deadline(item), 0))
+    }
+
+    /// Puts an item that was in the wheel before into a list.
+    #[inline]
+    pub(crate) fn put<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        item: T,
+        target: Target,
+    ) -> Result<(), OutOfMemory> {
+        let place = self.push(item, target)?;
+        items.placed(item, place);
+        Ok(())
     }
 
     /// Puts an item of a level's cascade into the level below, and no farther: in front of those of
@@ -372,8 +385,7 @@ impl<T: Copy + Eq> Wheel<T> {
             // Its deadline was moved, or it waits for its round.
             return self.put_back(items, item);
         }
-        let target = self.slot(level - 1, deadline, 0);
-        self.push(items, item, target)
+        self.put(items, item, self.slot(level - 1, deadline, 0))
     }
 
     /// Moves the cursor, unless it is there already.
