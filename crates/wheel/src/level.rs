@@ -35,6 +35,11 @@ impl Level {
         self.mask + 1
     }
 
+    /// Returns how many bits of a tick the ring counts.
+    pub(crate) fn bits(&self) -> u32 {
+        self.shift + self.slots().ilog2()
+    }
+
     #[inline]
     pub(crate) fn span_of(&self, tick: u64) -> Span {
         tick >> self.shift

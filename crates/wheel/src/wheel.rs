@@ -54,6 +54,10 @@ impl Target {
 pub struct Wheel<T> {
     pub(crate) lists: Lists<T>,
     pub(crate) levels: Box<[Level]>,
+    /// The lowest level that reaches a distance from the cursor, by the logarithm of the distance.
+    /// Where the cursor is within one of its slots, it may not reach the farthest of these. Then
+    /// the next level does.
+    by_distance: [u8; 64],
     /// The cascade of level l is at l - 1. There is at most one at a time, because a span's cascade
     /// is over before the next span is opened.
     pub(crate) cascades: Box<[Cascade]>,
@@ -139,9 +143,17 @@ impl<T: Copy + Eq> Wheel<T> {
             Cascade { due: 0, time, stepped: 0 }
         }));
         let (levels, cascades) = (rings.into_boxed_slice(), cascades.into_boxed_slice());
+        let by_distance = core::array::from_fn(|bit| {
+            let reaches = |level: &Level| level.bits() as usize > bit;
+            let index = levels.iter().position(reaches).unwrap_or(levels.len() - 1);
+            #[expect(clippy::cast_possible_truncation, reason = "there are at most 59 levels")]
+            let index = index as u8;
+            index
+        });
         Ok(Self {
             lists,
             levels,
+            by_distance,
             cascades,
             cascade_quota: 2_048,
             cursor: 0,
@@ -306,16 +318,25 @@ impl<T: Copy + Eq> Wheel<T> {
     /// 0 for one that was in the wheel before: that goes in front of those that are new.
     #[inline]
     fn target(&self, deadline: u64, direct: u32) -> Target {
-        if deadline < self.cursor {
-            return Target::outside(LATE);
+        let Some(distance) = deadline.checked_sub(self.cursor) else { return Target::outside(LATE) };
+        let index = usize::from(self.by_distance[(distance | 1).ilog2() as usize]);
+        if self.levels[index].reaches(deadline) {
+            return self.slot(index, deadline, direct);
         }
-        for (index, level) in self.levels.iter().enumerate() {
-            if level.reaches(deadline) {
-                return self.slot(index, deadline, direct);
-            }
+        self.target_above(index, deadline, direct)
+    }
+
+    /// Chooses the level above one that does not reach a deadline.
+    #[inline(never)]
+    fn target_above(&self, index: usize, deadline: u64, direct: u32) -> Target {
+        if deadline == NEVER {
+            return Target::outside(FAR);
         }
         // The last level takes what none reaches, for another round.
-        if deadline == NEVER { Target::outside(FAR) } else { self.slot(self.levels.len() - 1, deadline, direct) }
+        let last = self.levels.len() - 1;
+        let above = last.min(index + 1);
+        debug_assert!(above == last || self.levels[above].reaches(deadline));
+        self.slot(above, deadline, direct)
     }
 
     #[inline]
