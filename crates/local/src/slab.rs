@@ -9,19 +9,18 @@ use crate::task::Task;
 
 const CHUNK: usize = 512;
 
-/// Which entry: its index, and one.
+/// The index of an entry. Nobody gets the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(NonZeroU32);
 
 impl Key {
-    fn new(index: usize) -> Option<Self> {
-        let number = u32::try_from(index).ok()?.checked_add(1)?;
-        NonZeroU32::new(number).map(Self)
+    fn new(index: u32) -> Option<Self> {
+        NonZeroU32::new(index).map(Self)
     }
 
     #[inline]
     fn index(self) -> usize {
-        self.0.get() as usize - 1
+        self.0.get() as usize
     }
 }
 
@@ -64,7 +63,7 @@ impl Entry {
 
     #[inline]
     fn free(&mut self, next: Option<Key>) {
-        (self.state, self.link) = (State::Free, next.map_or(0, |Key(number)| number.get()));
+        (self.state, self.link) = (State::Free, next.map_or(0, |Key(index)| index.get()));
     }
 }
 
@@ -87,23 +86,23 @@ impl Slab {
         mem::forget(entry.task.replace(task));
         (entry.deadline, entry.state, entry.is_held) = (deadline, State::Pending, is_held);
         let next = mem::replace(&mut entry.link, place.to_bits());
-        self.free = NonZeroU32::new(next).map(Key);
+        self.free = Key::new(next);
     }
 
     #[cold]
     fn grow(&mut self) -> Result<Key, OutOfMemory> {
         let first = self.chunks.len() * CHUNK;
+        let index = |index: usize| u32::try_from(index).map_err(|_| OutOfMemory);
+        let indices = index(first)?..index(first + CHUNK)?;
         let mut chunk = Vec::new();
         chunk.try_reserve_exact(CHUNK).map_err(|_| OutOfMemory)?;
         self.chunks.try_reserve(1).map_err(|_| OutOfMemory)?;
-        let keys = (first..first + CHUNK).map(|index| Key::new(index).ok_or(OutOfMemory));
         let mut before = None;
-        for key in keys {
-            let key = key?;
+        for index in indices {
             let mut entry = Entry { task: None, deadline: NEVER, link: 0, state: State::Free, is_held: false };
             entry.free(before);
             chunk.push(entry);
-            before = Some(key);
+            before = Key::new(index);
         }
         let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
         self.chunks.push(chunk);
