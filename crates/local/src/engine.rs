@@ -76,7 +76,7 @@ impl Engine {
         let Core { wheel, slab, pending, .. } = &mut *core;
         let Ok(key) = slab.free() else { return Err((Refusal::OutOfMemory, task)) };
         let Ok(place) = wheel.insert_at(key, deadline) else { return Err((Refusal::OutOfMemory, task)) };
-        slab.fill(key, place, deadline, is_held, make(task));
+        slab.fill(key, place, deadline, is_held, || make(task));
         *pending += 1;
         drop(core);
         self.may_be_earlier(deadline);

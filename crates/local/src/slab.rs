@@ -79,11 +79,12 @@ impl Slab {
 
     /// Makes the [free entry](Self::free) pending, at this place of the wheel.
     #[inline]
-    pub(crate) fn fill(&mut self, key: Key, place: Place, deadline: u64, is_held: bool, task: Task) {
+    pub(crate) fn fill(&mut self, key: Key, place: Place, deadline: u64, is_held: bool, make: impl FnOnce() -> Task) {
         let entry = self.get_mut(key);
         debug_assert_eq!(entry.state, State::Free);
-        // A free entry has no task. So there is nothing to drop, and no code for it.
-        mem::forget(entry.task.replace(task));
+        // A free entry has no task. So there is nothing to drop, and no code for it. Nothing panics
+        // between here and the store, so the compiler makes the task in its place.
+        mem::forget(entry.task.replace(make()));
         (entry.deadline, entry.state, entry.is_held) = (deadline, State::Pending, is_held);
         let next = mem::replace(&mut entry.link, place.to_bits());
         self.free = Key::new(next);
