@@ -5,6 +5,7 @@ mod idle;
 mod pinning;
 mod turn;
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
@@ -18,7 +19,7 @@ use crate::events;
 use crate::executor::call_hook;
 use crate::shard::{Command, Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
-use crate::sync::{Arc, Mutex, OnceLock, Shown, lock, park_for};
+use crate::sync::{Arc, Mutex, OnceLock, lock, park_for};
 use crate::sys::cores::{self, spawn_ordinary};
 use crate::sys::sched_hints;
 
@@ -31,33 +32,24 @@ pub(crate) struct WorkerPlan {
     pub(crate) cores: Vec<Option<usize>>,
 }
 
-/// A worker that has not been needed yet.
-struct Unstarted {
+/// What a worker has to itself.
+struct Worker {
     shard: Core,
     dispatch: Dispatch,
-    shared: SharedRef,
-}
-
-enum SlotState {
-    Unstarted(Box<Unstarted>),
-    Running(JoinHandle<UnfiredList>),
-    Gone,
+    turns: events::Turns,
 }
 
 struct WorkerSlot {
-    /// The running thread. It is outside the lock, so that a wake-up takes no lock.
+    /// The thread, from its start on. It is outside the lock, so that a wake-up takes no lock. It
+    /// is set under the lock of `handle`, so that only one thread is ever started.
     thread: OnceLock<Thread>,
-    state: Mutex<SlotState>,
-    /// The core that the worker is pinned to, plus one, or 0. For statistics.
-    pinned_to: Shown,
+    /// Locked during a start. [`Workers::end`] takes it.
+    handle: Mutex<Option<JoinHandle<UnfiredList>>>,
+    /// The thread takes it, once it was started. Without a thread, [`Workers::end`] does.
+    unstarted: Mutex<Option<(SharedRef, Worker)>>,
+    /// The core that the worker is pinned to. For statistics.
+    pinned_to: OnceLock<usize>,
     no_thread: events::NoThread,
-}
-
-/// The result of a worker's step.
-enum Step {
-    Done,
-    /// The drain that was commanded is over.
-    Drained,
 }
 
 /// How often a worker that ends looks at least whether what it has handed over last has begun.
@@ -69,7 +61,7 @@ const FIRST_REST: Duration = Duration::from_millis(1);
 /// Runs a step of a worker. Returns `None` if the step panicked. The only user code that a turn
 /// runs outside a catch is the clock. The turn reads the clock before it touches the wheel, so the
 /// worker can go on where it was.
-fn supervised(step: impl FnOnce() -> Step) -> Option<Step> {
+fn supervised<R>(step: impl FnOnce() -> R) -> Option<R> {
     #[cfg(not(loom))]
     return crate::panics::catch(step);
     // A model must see its own panics.
@@ -92,98 +84,96 @@ impl Workers {
         shared: &SharedRef,
         dispatch: impl Fn() -> Dispatch,
     ) -> Arc<Self> {
-        let slot = |shard| WorkerSlot {
-            thread: OnceLock::new(),
-            state: Mutex::new(SlotState::Unstarted(Box::new(Unstarted {
-                shard,
-                dispatch: dispatch(),
-                shared: shared.clone(),
-            }))),
-            pinned_to: Shown::new(0),
-            no_thread: events::NoThread::default(),
+        let slot = |shard| {
+            let worker = Worker { shard, dispatch: dispatch(), turns: events::Turns::default() };
+            WorkerSlot {
+                thread: OnceLock::new(),
+                handle: Mutex::new(None),
+                unstarted: Mutex::new(Some((shared.clone(), worker))),
+                pinned_to: OnceLock::new(),
+                no_thread: events::NoThread::default(),
+            }
         };
         Arc::new(Self { plan, slots: shards.into_iter().map(slot).collect() })
     }
 
     /// Returns the core that a worker is pinned to.
     pub(crate) fn pinned_to(&self, shard: usize) -> Option<usize> {
-        self.slots[shard].pinned_to.get().checked_sub(1).and_then(|core| usize::try_from(core).ok())
+        self.slots[shard].pinned_to.get().copied()
     }
 
     /// Returns whether a shard's worker has been started. That includes a start that is under way,
     /// because the starting thread holds the lock until the worker can be woken. A worker that has
     /// not been started will see all that was done before this call.
     pub(crate) fn is_started(&self, shard: usize) -> bool {
-        !matches!(*lock(&self.slots[shard].state), SlotState::Unstarted(_))
+        let slot = &self.slots[shard];
+        let _starting = lock(&slot.handle);
+        slot.thread.get().is_some() || lock(&slot.unstarted).is_none()
     }
 
     /// Starts a worker. Returns `false` if the system has no thread for it now.
     #[cold]
-    fn start(this: &Arc<Self>, index: usize) -> bool {
+    fn start(this: &Arc<Self>, remote: &Remote) -> bool {
+        let index = remote.index();
         let slot = &this.slots[index];
-        let mut state = lock(&slot.state);
-        match std::mem::replace(&mut *state, SlotState::Gone) {
-            SlotState::Unstarted(unstarted) => {
-                // Reset before the thread runs, because that thread may close the shard at once. If
-                // the system refuses, the caller records that.
-                unstarted.shared.remote(index).fault.set_panics(0);
-                // The new thread takes the worker from `offer`. If the thread can't be started, the
-                // worker is still there.
-                let offer = Arc::new(Mutex::new(Some(unstarted)));
-                let (taken, workers) = (Arc::clone(&offer), Arc::clone(this));
-                let run = move || match lock(&taken).take() {
-                    Some(unstarted) => workers.run(*unstarted),
-                    None => UnfiredList::new(),
-                };
-                let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
-                match spawn_ordinary(builder, run) {
-                    Ok(handle) => {
-                        let _ = slot.thread.set(handle.thread().clone());
-                        *state = SlotState::Running(handle);
-                        true
-                    }
-                    Err(why) => {
-                        if let Some(unstarted) = lock(&offer).take() {
-                            *state = SlotState::Unstarted(unstarted);
-                        }
-                        drop(state);
-                        slot.no_thread.tell(index, &why);
-                        false
-                    }
-                }
-            }
-            SlotState::Running(handle) => {
-                // Another thread has started it in the meantime.
-                handle.thread().unpark();
-                *state = SlotState::Running(handle);
+        let mut own_handle = lock(&slot.handle);
+        if let Some(thread) = slot.thread.get() {
+            // Another thread has started it in the meantime.
+            thread.unpark();
+            return true;
+        }
+        if lock(&slot.unstarted).is_none() {
+            // The worker was stopped: its shard is closed, or is being closed.
+            return true;
+        }
+        // Reset before the thread runs, because that thread may close the shard at once. If the
+        // system refuses, the caller records that.
+        remote.fault.set_panics(0);
+        let workers = Arc::clone(this);
+        let run = move || {
+            // If the thread can't be started, the worker is still there.
+            let unstarted = lock(&workers.slots[index].unstarted).take();
+            let (shared, worker) = unstarted.expect("only its thread takes it");
+            workers.run(&shared, worker)
+        };
+        let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
+        match spawn_ordinary(builder, run) {
+            Ok(handle) => {
+                let _ = slot.thread.set(handle.thread().clone());
+                *own_handle = Some(handle);
                 true
             }
-            // The worker was stopped: its shard is closed, or is being closed.
-            SlotState::Gone => true,
+            Err(why) => {
+                drop(own_handle);
+                slot.no_thread.tell(index, &why);
+                false
+            }
         }
     }
 
     /// Runs a worker until it is stopped. Returns what was still pending.
-    fn run(&self, unstarted: Unstarted) -> UnfiredList {
-        let Unstarted { mut shard, mut dispatch, shared } = unstarted;
+    fn run(&self, shared: &SharedRef, mut worker: Worker) -> UnfiredList {
         // Two workers, whose tasks schedule on each other's shards, would wait for each other.
         let _no_wait = NoWait::begin();
         let mut panics = 0_u32;
-        let mut turns = events::Turns::default();
-        let index = shard.index();
+        let index = worker.shard.index();
         sched_hints::ask_for_short_latency();
-        self.pin(index);
+        if let Some(core) = self.plan.cores[index]
+            && cores::pin_current_thread(core)
+        {
+            let _ = self.slots[index].pinned_to.set(core);
+        }
         let remote = shared.remote(index);
-        if let Some(hook) = dispatch.hooks.on_start.as_ref() {
+        if let Some(hook) = worker.dispatch.hooks.on_start.as_ref() {
             // The hook may keep the worker from its first turn. The worker is then behind since
             // now, or since the engine's start if the clock panics.
             remote.heartbeat.beat(shared.timeline().try_now_ns().unwrap_or(0));
-            call_hook(&shared, || hook(index));
+            call_hook(shared, || hook(index));
         }
         while !remote.is_stopped() {
-            match supervised(|| self.step(&shared, &mut shard, &mut dispatch, &mut turns)) {
-                Some(Step::Drained) => break,
-                Some(Step::Done) => panics = 0,
+            match supervised(|| self.step(shared, &mut worker)) {
+                Some(ControlFlow::Break(())) => break,
+                Some(ControlFlow::Continue(())) => panics = 0,
                 // Without a clock, a drain would never be over.
                 None if remote.drains_until().is_some() => break,
                 None => {
@@ -194,12 +184,12 @@ impl Workers {
                 }
             }
         }
-        let left = close(&mut shard, &shared, &mut dispatch);
+        let left = close(shared, &mut worker);
         // A batch that runs may need help, and others may wait for its end. One that was handed
         // over last begins soon, or waits for a thread, perhaps for one that waits for this worker.
         let mut looks = 0;
         while (shared.in_flight.is_running() || looks < LAST_LOOKS)
-            && let Some(at_most) = dispatch.sleeps_at_most()
+            && let Some(at_most) = worker.dispatch.sleeps_at_most()
         {
             park_for(Some(at_most));
             looks += 1;
@@ -209,17 +199,9 @@ impl Workers {
         if remote.is_unwanted() { UnfiredList::new() } else { left }
     }
 
-    /// Pins the calling thread, a worker, if the plan says so.
-    fn pin(&self, shard: usize) {
-        if let Some(core) = self.plan.cores[shard]
-            && cores::pin_current_thread(core)
-        {
-            self.slots[shard].pinned_to.set(core as u64 + 1);
-        }
-    }
-
-    /// Runs one turn, and waits for the next.
-    fn step(&self, shared: &SharedRef, shard: &mut Core, dispatch: &mut Dispatch, turns: &mut events::Turns) -> Step {
+    /// Runs one turn, and waits for the next. Breaks if the drain that was commanded is over.
+    fn step(&self, shared: &SharedRef, worker: &mut Worker) -> ControlFlow<()> {
+        let Worker { shard, dispatch, turns } = worker;
         let remote = shared.remote(shard.index());
         let requested = remote.turn_requested();
         let now_ns = shared.timeline().now_ns();
@@ -245,16 +227,16 @@ impl Workers {
         if turn.more {
             // The worker does not sleep, but a batch may need help.
             let _ = dispatch.sleeps_at_most();
-            return Step::Done;
+            return ControlFlow::Continue(());
         }
         if remote.drains_until().is_some_and(|until| until <= now || shard.is_drained(shared)) {
-            return Step::Drained;
+            return ControlFlow::Break(());
         }
         remote.complete_turn(requested, || shard.earliest(shared));
         if idle::wait(self.plan.wait, shared, shard, dispatch.sleeps_at_most()) {
             remote.counters.wakeups.add(1);
         }
-        Step::Done
+        ControlFlow::Continue(())
     }
 
     /// Commands the workers to close their shards and end, waits for them, and returns what was
@@ -267,28 +249,27 @@ impl Workers {
             shared.remote(index).command(how);
             // Unpark the thread directly. The doorbell would start a worker that has never run. If
             // the worker is awake, the unpark makes its next park return at once, so the worker
-            // can't miss the command.
-            if let SlotState::Running(handle) = &*lock(&slot.state) {
-                handle.thread().unpark();
+            // can't miss the command. Under the lock: a start may be under way.
+            let _starting = lock(&slot.handle);
+            if let Some(thread) = slot.thread.get() {
+                thread.unpark();
             }
         }
         // First close the shards that have no worker, and will never have one: nobody else closes
         // them while the others drain.
         for slot in &self.slots {
-            let mut state = lock(&slot.state);
-            match std::mem::replace(&mut *state, SlotState::Gone) {
-                SlotState::Unstarted(mut unstarted) => {
-                    drop(state);
-                    left.append(close(&mut unstarted.shard, shared, &mut unstarted.dispatch));
-                }
-                other => *state = other,
+            let starting = lock(&slot.handle);
+            let unstarted = slot.thread.get().is_none().then(|| lock(&slot.unstarted).take()).flatten();
+            drop(starting);
+            if let Some((_, mut worker)) = unstarted {
+                left.append(close(shared, &mut worker));
             }
         }
         for slot in &self.slots {
-            let state = std::mem::replace(&mut *lock(&slot.state), SlotState::Gone);
+            let handle = lock(&slot.handle).take();
             // A worker runs no user code outside a catch except the clock, whose panics it
             // survives. If it panicked all the same, its timeouts would be lost.
-            if let SlotState::Running(worker) = state
+            if let Some(worker) = handle
                 && !matches!(how, Command::StopAndDiscard)
                 && let Ok(unfired) = worker.join()
             {
@@ -308,7 +289,8 @@ fn passing_ns(shared: &SharedRef) -> Option<u64> {
 
 /// Closes a shard, fires what was pending in it or returns it, as was commanded, and wakes the
 /// futures that slept on it.
-fn close(shard: &mut Core, shared: &SharedRef, dispatch: &mut Dispatch) -> UnfiredList {
+fn close(shared: &SharedRef, worker: &mut Worker) -> UnfiredList {
+    let Worker { shard, dispatch, .. } = worker;
     let left = if shared.remote(shard.index()).is_to_fire() {
         shard.close_and_fire(shared, &mut |batch| dispatch.accept(batch));
         UnfiredList::new()
@@ -331,7 +313,7 @@ impl Wake for Doorbell {
                 thread.unpark();
                 true
             }
-            None => Workers::start(&self.0, remote.index()),
+            None => Workers::start(&self.0, remote),
         }
     }
 
