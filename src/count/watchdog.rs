@@ -19,8 +19,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn begin(&self, shard: usize) {
+    /// Returns what the thread was running before, for `restore`: a task may run a batch.
+    pub(crate) fn begin(&self, shard: usize) -> (u64, u64) {
+        let before = (self.since.load(Ordering::Relaxed), self.shard.load(Ordering::Relaxed));
         self.shard.store(shard as u64, Ordering::Relaxed);
+        before
     }
 
     #[inline]
@@ -28,11 +31,6 @@ impl Running {
         // Release: pairs with the Acquire in `get`. A reader that sees this time sees the shard
         // too.
         self.since.store(now_ns.saturating_add(1), Ordering::Release);
-    }
-
-    /// Returns what the thread was running, for `restore`: a task may run a batch.
-    pub(crate) fn before(&self) -> (u64, u64) {
-        (self.since.load(Ordering::Relaxed), self.shard.load(Ordering::Relaxed))
     }
 
     pub(crate) fn restore(&self, (since, shard): (u64, u64)) {
@@ -154,11 +152,9 @@ mod tests {
     #[test]
     fn a_batch_within_a_task_restores_the_outer_task() {
         let running = Running::default();
-        let outside = running.before();
-        running.begin(1);
+        let outside = running.begin(1);
         running.look(10);
-        let before = running.before();
-        running.begin(2);
+        let before = running.begin(2);
         running.look(20);
         assert_eq!(running.get(), Some((2, 20)));
         running.restore(before);

@@ -2,10 +2,8 @@
 //! allocates nothing.
 
 use super::lifetime::SharedRef;
-use super::periodic::PeriodicRun;
-use super::run::Run;
+use super::runs::Runs;
 use super::unfired::{hand_back, withdraw_outside};
-use crate::count::Counts;
 use crate::entry::{Chain, Claimed, Expire, Kind, Marked, Part, TaskPlace, Token, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
@@ -35,33 +33,18 @@ pub(crate) enum Entries {
     Wakes(Chain<Won>),
 }
 
-/// A batch that a thread runs.
-pub(crate) struct Opened<'a> {
-    entries: &'a mut Entries,
-    at: At<'a>,
-}
-
 impl Batch {
     pub(super) fn new(entries: Entries, shared: &SharedRef, remote: &Remote) -> Self {
         Self { entries, shared: shared.clone(), shard: remote.index() }
-    }
-
-    /// Opens the batch, to run it on this thread. With `may_go_back` a shutdown gets what has not
-    /// begun.
-    pub(crate) fn open(&mut self, may_go_back: bool) -> Opened<'_> {
-        let remote = self.shared.remote(self.shard);
-        let counts = self.shared.thread_state().map(|mine| self.shared.counts_of(mine, remote));
-        let at = At { shared: &self.shared, remote, counts, may_go_back };
-        Opened { entries: &mut self.entries, at }
     }
 
     pub(crate) fn shared(&self) -> &SharedRef {
         &self.shared
     }
 
-    /// Returns the shard that expired it.
-    pub(crate) fn shard(&self) -> usize {
-        self.shard
+    /// Returns the remote of the shard that expired it.
+    pub(crate) fn remote(&self) -> &Remote {
+        self.shared.remote(self.shard)
     }
 
     /// Takes over all of another batch, of the same shard, with the later of both times. It may
@@ -124,46 +107,42 @@ impl Batch {
     pub(crate) fn put_back(&mut self, from: &Part<PART>) {
         let mut rest = Chain::new();
         for entry in from.take_rest() {
-            assert!(self.shared.remote(self.shard).is_home_of(entry.entry()), "a part of this batch");
+            assert!(self.remote().is_home_of(entry.entry()), "a part of this batch");
             rest.push(entry);
         }
         rest.append(std::mem::take(self.tasks()));
         *self.tasks() = rest;
     }
-}
 
-impl<'a> Opened<'a> {
-    pub(crate) fn shared(&self) -> &'a SharedRef {
-        self.at.shared
-    }
-
-    /// Runs the timeouts that `next` gives, one after the other. The batch is one of tasks.
-    ///
-    /// # Safety
-    /// They were all in this batch.
+    /// Runs the entries, one after the other, on this thread. With `may_go_back` a shutdown gets
+    /// those that have not begun.
     #[inline(always)]
-    pub(crate) unsafe fn run_from(&mut self, mut next: impl FnMut() -> Option<Marked>, runner: &mut impl Run) {
-        let Entries::Tasks(_, due_by) = *self.entries else { panic!("futures are woken by one thread") };
-        while let Some(entry) = next() {
-            run(entry, due_by, self.at, runner);
-        }
-    }
-
-    /// Runs the entries, one after the other.
-    #[inline(always)]
-    pub(crate) fn run(&mut self, runner: &mut impl Run) {
-        let Self { entries, at } = self;
-        match entries {
+    pub(crate) fn run(&mut self, may_go_back: bool) {
+        let mut runs = Runs::begin(&self.shared, self.shared.remote(self.shard));
+        match &mut self.entries {
             Entries::Tasks(chain, due_by) => {
                 while let Some(entry) = chain.pop() {
-                    run(entry, *due_by, *at, runner);
+                    run(entry, *due_by, may_go_back, &mut runs);
                 }
             }
             Entries::Wakes(chain) => {
                 while let Some(entry) = chain.pop() {
-                    wake(entry, *at, runner);
+                    wake(entry, &mut runs);
                 }
             }
+        }
+    }
+
+    /// Like [`run`](Self::run), but runs the timeouts that `next` gives. The batch is one of tasks.
+    ///
+    /// # Safety
+    /// They were all in this batch.
+    #[inline(always)]
+    pub(crate) unsafe fn run_from(&self, mut next: impl FnMut() -> Option<Marked>, may_go_back: bool) {
+        let Entries::Tasks(_, due_by) = self.entries else { panic!("futures are woken by one thread") };
+        let mut runs = Runs::begin(&self.shared, self.remote());
+        while let Some(entry) = next() {
+            run(entry, due_by, may_go_back, &mut runs);
         }
     }
 }
@@ -171,72 +150,53 @@ impl<'a> Opened<'a> {
 /// Claims the timeout and runs it, if it is still to be run. Otherwise does with it what its word
 /// says: it was cancelled or put off, or a shutdown wants it back.
 #[inline(always)]
-fn run(entry: Marked, due_by: Subtick, at: At<'_>, runner: &mut impl Run) {
+fn run(entry: Marked, due_by: Subtick, may_go_back: bool, runs: &mut Runs<'_>) {
+    let Runs { shared, remote, .. } = *runs;
     let mut entry = entry.look();
     // In a drain the runs of periodic timeouts do not go on.
-    let is_wanted_back = |kind| at.remote.wants_back() || (kind == Kind::Series && at.remote.drains_until().is_some());
-    if at.may_go_back && is_wanted_back(entry.kind()) {
-        entry = match hand_back(at.shared, at.remote, entry) {
-            Ok(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
+    let is_wanted_back = |kind| remote.wants_back() || (kind == Kind::Series && remote.drains_until().is_some());
+    if may_go_back && is_wanted_back(entry.kind()) {
+        entry = match hand_back(shared, remote, entry) {
+            Ok(dropped) => return runs.report(dropped),
             Err(entry) => entry,
         };
     }
     let mut place = TaskPlace::uninit();
-    match entry.claim(due_by, &mut place, |entry| at.shared.put_entry(entry)) {
+    match entry.claim(due_by, &mut place, |entry| shared.put_entry(entry)) {
         Ok(Claimed::Once(deadline, task)) => {
-            at.count();
-            runner.once(Some(deadline), task);
+            // Before it runs, because a task that schedules must find the place under the limit
+            // that it has freed.
+            runs.count(|counts| counts.fired.add(1));
+            shared.give_places_back(1);
+            runs.once(Some(deadline), task);
         }
-        Ok(Claimed::Run(deadline, run)) => runner.periodic(PeriodicRun { deadline, run }),
-        Err((entry, found)) => pass_over(entry, at, found, runner),
+        Ok(Claimed::Run(deadline, run)) => runs.periodic(deadline, run),
+        Err((entry, found)) => pass_over(entry, found, runs),
     }
 }
 
 /// Wakes a sleeping future, which was counted when it left PENDING.
 #[inline(always)]
-fn wake(entry: Won, at: At<'_>, runner: &mut impl Run) {
-    let deadline = entry.expired();
-    entry.run_in_place(|entry| at.shared.let_go(entry), |waker| runner.once(deadline, waker));
+fn wake(entry: Won, runs: &mut Runs<'_>) {
+    let (shared, deadline) = (runs.shared, entry.expired());
+    entry.run_in_place(|entry| shared.let_go(entry), |waker| runs.once(deadline, waker));
 }
 
 /// Does what is to be done with a timeout that could not be claimed.
 #[cold]
 #[inline(never)]
-fn pass_over(entry: Marked, at: At<'_>, found: Expire, runner: &mut impl Run) {
+fn pass_over(entry: Marked, found: Expire, runs: &mut Runs<'_>) {
+    let Runs { shared, remote, .. } = *runs;
     let Expire::NotBefore(_) = found else {
         // It was cancelled.
-        return at.shared.let_go(entry.into_owned());
+        return shared.let_go(entry.into_owned());
     };
     // It was put off: from here on it is the worker's again.
-    // SAFETY: `at` has a reference to the engine.
-    let Err(entry) = (unsafe { at.remote.push_again(entry, at.shared.timeline()) }) else { return };
+    // SAFETY: `runs` has a reference to the engine.
+    let Err(entry) = (unsafe { remote.push_again(entry, shared.timeline()) }) else { return };
     // The shard has been closed.
-    if at.remote.is_to_fire() {
-        return run(entry, Subtick::NEVER, At { may_go_back: false, ..at }, runner);
+    if remote.is_to_fire() {
+        return run(entry, Subtick::NEVER, false, runs);
     }
-    withdraw_outside(at.shared, at.remote, entry.into_owned()).unwrap_or_else(|panic| runner.report(panic));
-}
-
-/// Where a batch runs.
-#[derive(Clone, Copy)]
-struct At<'a> {
-    shared: &'a SharedRef,
-    remote: &'a Remote,
-    /// What the thread counts for the shard, if it has a state of its own.
-    counts: Option<&'a Counts>,
-    /// A shutdown gets what has not begun.
-    may_go_back: bool,
-}
-
-impl At<'_> {
-    /// Counts a timeout as fired. Before it runs, because a task that schedules must find the place
-    /// under the limit that it has freed.
-    #[inline]
-    fn count(self) {
-        match self.counts {
-            Some(counts) => counts.fired.add(1),
-            None => self.shared.count(self.remote, |counts| counts.fired.add(1)),
-        }
-        self.shared.give_places_back(1);
-    }
+    runs.report(withdraw_outside(shared, remote, entry.into_owned()));
 }

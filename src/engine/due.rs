@@ -3,14 +3,13 @@
 //! A timeout is claimed at the latest moment, when its own task is about to run. So a task that
 //! runs before it may still cancel it or reset it. On the thread that turns the shard
 //! ([`Due::run`]) that moment is at once. In a batch ([`Due::hand_over`]) it comes later, on the
-//! thread that runs the batch ([`Opened::run`](super::batch::Opened::run)). See
+//! thread that runs the batch ([`Batch::run`]). See
 //! `shard/README.md`, section 10.
 
 use super::batch::{Batch, Entries, MAX_BATCH};
 use super::core::{Core, count_fired, end_sleep, give_back};
 use super::lifetime::SharedRef;
-use super::periodic::PeriodicRun;
-use super::run::Run;
+use super::runs::Runs;
 use crate::arena::EntryCache;
 use crate::entry::{CameUp, Chain, Claimed, Kind, Marked, Still, TaskPlace, Won};
 use crate::shard::Remote;
@@ -49,17 +48,14 @@ impl<'a> Due<'a> {
         self.taken.shared
     }
 
-    pub(crate) fn shard(&self) -> usize {
-        self.taken.remote.index()
-    }
-
     /// Claims each timeout that is due, and runs it at once. Ends before all have been run if a
     /// shutdown wants what has not begun.
     #[inline(always)]
-    pub(crate) fn run(&mut self, runner: &mut impl Run) {
+    pub(crate) fn run(&mut self) {
         let Self { wheel, now, budget, taken } = self;
-        let remote = taken.remote;
-        wheel.expire(*now, budget, || !remote.wants_back(), |entry, due_by| taken.run(entry, due_by, runner));
+        let Taken { shared, remote, .. } = *taken;
+        let mut runs = Runs::begin(shared, remote);
+        wheel.expire(*now, budget, || !remote.wants_back(), |entry, due_by| taken.run(entry, due_by, &mut runs));
         if taken.fired > 0 {
             // After the tasks: what they have scheduled on other shards is still to run.
             remote.counters.turns_run.add(1);
@@ -103,7 +99,7 @@ impl<'a> Due<'a> {
 
 impl Taken<'_> {
     #[inline(always)]
-    fn run<'w>(&mut self, entry: CameUp<'w>, due_by: Subtick, runner: &mut impl Run) -> Took<'w> {
+    fn run<'w>(&mut self, entry: CameUp<'w>, due_by: Subtick, runs: &mut Runs<'_>) -> Took<'w> {
         let entry = match self.without_task(entry, due_by) {
             Ok(entry) => entry,
             Err(took) => return took,
@@ -115,12 +111,12 @@ impl Taken<'_> {
                 // Before it runs, because a task that schedules must find the place under the limit
                 // that it has freed.
                 count_fired(self.shared, self.remote);
-                runner.once(Some(deadline), task);
+                runs.once(Some(deadline), task);
                 Took::Taken
             }
             Ok(Claimed::Run(deadline, run)) => {
                 self.fired += 1;
-                runner.periodic(PeriodicRun { deadline, run });
+                runs.periodic(deadline, run);
                 Took::Taken
             }
             Err(still) => still.into(),

@@ -11,19 +11,17 @@ mod lifetime;
 mod no_wait;
 mod owners;
 mod periodic;
-mod run;
+mod runs;
 mod shared;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod turn;
 mod unfired;
 
-pub(crate) use batch::{Batch, Opened, PART};
+pub(crate) use batch::{Batch, PART};
 pub(crate) use core::{Core, Limits, TurnResult};
 pub(crate) use due::Due;
 pub(crate) use lifetime::{EngineRef, SharedRef};
 pub(crate) use no_wait::NoWait;
-pub(crate) use periodic::PeriodicRun;
-pub(crate) use run::Run;
-pub(crate) use shared::{PanicHook, Shared, SharedPlan, tell_panic};
+pub(crate) use shared::{PanicHook, Shared, SharedPlan};
 pub(crate) use unfired::UnfiredList;

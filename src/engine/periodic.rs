@@ -5,33 +5,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
 use super::unfired::clear_away;
-use crate::entry::{EndedEarly, Owned, Running};
+use crate::entry::{EndedEarly, Running};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
-/// A run of a periodic timeout that has begun.
-#[derive(Debug)]
-pub(crate) struct PeriodicRun {
-    pub(crate) deadline: Subtick,
-    pub(crate) run: Running,
-}
-
-impl PeriodicRun {
-    /// Runs the task, and arms the timeout for the next run. A panic ends the timeout, and is
-    /// returned to the caller.
+impl SharedRef {
+    /// Runs the task of a periodic timeout whose run has begun, and arms the timeout for the next
+    /// run. A panic ends the timeout, and is returned to the caller.
     // Out of line: most timeouts are not periodic, and the code that runs those is shorter without.
     #[inline(never)]
-    pub(crate) fn run(self, shared: &SharedRef) -> Ran {
-        let Self { deadline, run } = self;
-        let remote = remote_of(run.as_owned(), shared);
-        shared.count(remote, |counts| counts.runs.add(1));
+    pub(crate) fn run_periodic(&self, deadline: Subtick, run: Running) -> Ran {
+        let remote = self.remote(Remote::of(run.as_owned()).index());
+        assert!(remote.is_home_of(run.as_owned()), "a timeout runs with its own engine");
+        self.count(remote, |counts| counts.runs.add(1));
         let (mut task, emptied) = run.take_task();
-        let next = match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, shared.timeline()))) {
+        let next = match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, self.timeline()))) {
             Ok(Some(next)) => next,
             ended => {
                 // Its place is back before anybody can see that it has ended.
-                shared.let_go(emptied.end(|| finish(shared, remote)));
+                self.let_go(emptied.end(|| finish(self, remote)));
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
                 let Err(panic) = ended else { return dropped };
                 // If the drop panics too, that second panic is not reported.
@@ -40,36 +33,29 @@ impl PeriodicRun {
             }
         };
         if next.is_overdue {
-            shared.overdue.set();
+            self.overdue.set();
         }
         let entry = match emptied.rearm(task, next.deadline) {
             Ok(entry) => entry,
-            Err(cancelled) => return clear_away(shared, cancelled),
+            Err(cancelled) => return clear_away(self, cancelled),
         };
         // From here on it is the worker's.
-        // SAFETY: `shared` is a reference to the engine.
-        let Err(entry) = (unsafe { remote.push_again(entry, shared.timeline()) }) else { return Ok(()) };
+        // SAFETY: `self` is a reference to the engine.
+        let Err(entry) = (unsafe { remote.push_again(entry, self.timeline()) }) else { return Ok(()) };
         // The engine has been shut down, so the timeout ends.
         match entry.withdraw() {
             Ok(EndedEarly::Task(withdrawn)) => {
-                finish(shared, remote);
-                clear_away(shared, withdrawn)
+                finish(self, remote);
+                clear_away(self, withdrawn)
             }
             Ok(EndedEarly::Wake(_) | EndedEarly::Left) => unreachable!("a periodic timeout"),
             Err(cancelled) => {
                 // A cancel was first, and has taken the task.
-                shared.let_go(cancelled);
+                self.let_go(cancelled);
                 Ok(())
             }
         }
     }
-}
-
-/// Returns the remote of the entry's shard, which is one of this engine.
-fn remote_of<'a>(entry: &Owned, shared: &'a SharedRef) -> &'a Remote {
-    let remote = shared.remote(Remote::of(entry).index());
-    assert!(remote.is_home_of(entry), "a timeout runs with its own engine");
-    remote
 }
 
 /// Counts the end of a timeout that nobody has cancelled.

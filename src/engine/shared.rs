@@ -12,7 +12,7 @@ use super::in_flight::InFlight;
 use super::no_wait::NoWait;
 use super::owners::Owners;
 use crate::arena::{Arena, PerThread};
-use crate::count::{Counts, Overdue, Running};
+use crate::count::{Counts, Overdue};
 use crate::entry::{Chain, Entry, Owned, Sole, Won};
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic};
@@ -24,17 +24,6 @@ use crate::time::Timeline;
 
 /// Called with the panic of a task.
 pub(crate) type PanicHook = Box<dyn Fn(&(dyn Any + Send)) + Send + Sync>;
-
-/// Tells of a panic, which has been counted: the operator, and then the user's hook.
-#[cold]
-pub(crate) fn tell_panic(hook: Option<&PanicHook>, panic: Panic) {
-    events::task_panicked(&*panic);
-    if let Some(hook) = hook {
-        // If the hook panics too, that panic is dropped: nobody is left to report it to.
-        panics::catch(|| hook(&*panic));
-    }
-    panics::discard(panic);
-}
 
 /// An exact bound on pending timeouts.
 #[derive(Debug)]
@@ -72,7 +61,7 @@ pub(crate) struct Shared {
     /// or panicked.
     pub(crate) caller_ran: AtomicU64,
     pub(crate) overdue: Overdue,
-    pub(crate) on_panic: CatchUnwind<Option<PanicHook>>,
+    on_panic: CatchUnwind<Option<PanicHook>>,
     /// Timeouts that belong into a shutdown's answer but were not in a shard when it was closed.
     /// `None` unless a shutdown is waiting.
     pub(super) unfired_outside: Mutex<Option<Chain<Won>>>,
@@ -242,10 +231,16 @@ impl Shared {
         self.thread_states.iter().map(|thread| &**thread)
     }
 
-    /// Returns where the calling thread notes what it is running. Returns `None` if it is in
-    /// teardown, because then it has no place of its own.
-    pub(crate) fn running_here(&self) -> Option<&Running> {
-        self.thread_state().map(|mine| &mine.state().running)
+    /// Counts the panic of a task, and tells of it: the operator, and then the user's hook.
+    #[cold]
+    pub(crate) fn report(&self, panic: Panic) {
+        self.panicked.fetch_add(1, Ordering::Relaxed);
+        events::task_panicked(&*panic);
+        if let Some(hook) = &*self.on_panic {
+            // If the hook panics too, that panic is dropped: nobody is left to report it to.
+            panics::catch(|| hook(&*panic));
+        }
+        panics::discard(panic);
     }
 
     /// Returns the tasks that are running: the shard of each, and since when, in nanoseconds of the

@@ -13,8 +13,7 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset, TaskInPlace};
-use crate::panics::Panic;
+use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset};
 use crate::shard::{Command, Number, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{CustomClock, ManualClock, Subtick, Timeline};
@@ -140,26 +139,9 @@ fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> TurnResult {
     shard.turn(shared, Subtick::new(now), || None, |due| due.hand_over(&mut run))
 }
 
-/// Runs tasks, and nothing else.
-struct Plainly;
-
-impl Run for Plainly {
-    fn once(&mut self, _: Option<Subtick>, task: TaskInPlace<'_>) {
-        task.run();
-    }
-
-    fn periodic(&mut self, _: PeriodicRun) {
-        unreachable!("no test here has a periodic timeout");
-    }
-
-    fn report(&mut self, _: Panic) {
-        unreachable!("no task here panics");
-    }
-}
-
 fn run(mut batch: Batch) {
-    assert_eq!(batch.shard(), 1);
-    batch.open(false).run(&mut Plainly);
+    assert_eq!(batch.remote().index(), 1);
+    batch.run(false);
     assert_eq!(batch.len(), 0);
 }
 

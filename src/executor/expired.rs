@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::open_batch::Owner;
-use super::runs::{Runs, run_as};
-use crate::engine::{Batch, Opened};
+use super::runs::run_as;
+use crate::engine::Batch;
 use crate::sync::Ordering;
 
 /// A batch of expired timeouts, or of futures to be woken. [`run`](Self::run) runs it. Dropping it
@@ -48,7 +48,7 @@ impl Expired {
     /// panics, the panic is caught, counted, and given to the builder's `on_panic`; the others
     /// still run.
     pub fn run(mut self) {
-        self.run_all(|opened, runs| opened.run(runs));
+        self.run_all(Batch::run);
     }
 
     /// Like [`run`](Self::run), but lays open what it has not begun.
@@ -58,7 +58,7 @@ impl Expired {
         }
         open.open(self.batch.take_all());
         // SAFETY: `open` got all of this batch, and has made sure that nothing else is left there.
-        self.run_all(|opened, runs| unsafe { opened.run_from(|| open.take(), runs) });
+        self.run_all(|batch, may_go_back| unsafe { batch.run_from(|| open.take(), may_go_back) });
     }
 
     /// Makes a batch that is in flight from now on: a shutdown waits for it.
@@ -72,7 +72,7 @@ impl Expired {
         Self { batch, is_awaited: false, begun: false }
     }
 
-    fn run_all(&mut self, run: impl FnOnce(&mut Opened<'_>, &mut Runs<'_>)) {
+    fn run_all(&mut self, run: impl FnOnce(&mut Batch, bool)) {
         let in_flight = &self.batch.shared().in_flight;
         if !std::mem::replace(&mut self.begun, true) {
             if !self.is_awaited {
@@ -80,15 +80,10 @@ impl Expired {
             }
             in_flight.run();
         }
-        let (engine, shard) = (self.batch.shared().id(), self.batch.shard());
         // A shutdown waits for a batch that is counted from the start, so it can have back what has
         // not begun. A batch that a user's executor holds stays that executor's own.
         let may_go_back = self.is_awaited;
-        run_as(engine, || {
-            let mut opened = self.batch.open(may_go_back);
-            let mut runs = Runs::begin(opened.shared(), shard);
-            run(&mut opened, &mut runs);
-        });
+        run_as(self.batch.shared().id(), || run(&mut self.batch, may_go_back));
     }
 }
 
@@ -98,7 +93,7 @@ impl Drop for Expired {
             if !self.begun {
                 self.batch.shared().caller_ran.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
             }
-            self.run_all(|opened, runs| opened.run(runs));
+            self.run_all(Batch::run);
         }
         if self.is_awaited || self.begun {
             self.batch.shared().in_flight.end();

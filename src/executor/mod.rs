@@ -18,7 +18,7 @@ pub(crate) use expired::run_here;
 pub use inline::Inline;
 pub(crate) use pool::Help;
 pub use pool::ThreadPool;
-pub(crate) use runs::{call_hook, is_running_a_task, is_running_a_task_of, report, run_as, run_in_turn};
+pub(crate) use runs::{call_hook, is_running_a_task, is_running_a_task_of, run_as, run_in_turn};
 #[cfg(feature = "tokio")]
 pub(crate) use runtime::Runtime;
 

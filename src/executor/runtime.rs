@@ -46,7 +46,7 @@ impl Runtime {
     /// Wakes these futures, or has the runtime wake them.
     pub(crate) fn wake(&mut self, wakes: Batch) {
         // For one future a task costs more than its wake-up does.
-        if wakes.len() == 1 || is_closed(&wakes) {
+        if wakes.len() == 1 || wakes.remote().is_closed() {
             return run_here(wakes);
         }
         let engine = wakes.shared().id();
@@ -75,7 +75,7 @@ impl Runtime {
         let left = PATIENCE.saturating_sub(self.since?.elapsed());
         let mut waiting = lock(&self.waiting);
         if let Some(batch) = &waiting.batch
-            && !is_closed(batch)
+            && !batch.remote().is_closed()
         {
             // By a clock that is moved by hand the runtime has all the time that it takes.
             if batch.shared().timeline().as_manual().is_some() {
@@ -109,8 +109,4 @@ impl Drop for Task {
 /// Wakes the futures of what was taken out. The caller holds no lock, as a waker may do anything.
 fn run(batch: Option<Batch>) {
     batch.map(Expired::uncounted).into_iter().for_each(Expired::run);
-}
-
-fn is_closed(batch: &Batch) -> bool {
-    batch.shared().remote(batch.shard()).is_closed()
 }

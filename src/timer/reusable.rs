@@ -10,7 +10,6 @@ use super::error::{Refusal, ScheduleError};
 use super::schedule::Shard;
 use super::{Timeout, Timer};
 use crate::engine::{EngineRef, NoWait, Shared};
-use crate::executor::report;
 use crate::panics::{self, Panic};
 use crate::shard::Remote;
 use crate::sync::{Mutex, lock};
@@ -277,7 +276,7 @@ impl Runs {
     /// Reports a panic of a run that another follows on the same thread.
     fn report(&self, panic: Panic) {
         match self.engine.upgrade() {
-            Some(engine) => report(&engine.shared, panic),
+            Some(engine) => engine.shared.report(panic),
             None => panics::discard(panic),
         }
     }

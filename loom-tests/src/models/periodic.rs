@@ -199,7 +199,7 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
         // The schedule itself never makes it due again.
         let armed = bare.arm_periodic(&ledger, || Some(Duration::MAX));
         let periodic = armed.handle();
-        let run = bare.begin_run(armed);
+        let (deadline, run) = bare.begin_run(armed);
         let theirs = bare.clone();
         let worker = thread::spawn(move || {
             shard.turn(&theirs.shared, Subtick::ZERO, || None, run_batches);
@@ -210,7 +210,7 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
             assert!(periodic.reset(ticks(1)));
             periodic
         });
-        run.run(&bare.shared).expect("no panic");
+        bare.shared.run_periodic(deadline, run).expect("no panic");
         let periodic = reset.join().expect("no panic");
         let mut shard = worker.join().expect("no panic");
         let wakes_at = bare.shared.remote(0).sleeps_until().map(|until| bare.shared.timeline().instant_of(until));

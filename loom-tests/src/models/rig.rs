@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
-use crate::engine::{Batch, Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
+use crate::engine::{Batch, Core, Due, Limits, Shared, SharedPlan, SharedRef};
 use crate::entry::{
-    ArmFlags, Claimed, Entry, FnNext, Handle, Marked, Owned, Reset, Schedule, Series, Sole, TaskPlace, Token, raw,
+    ArmFlags, Claimed, Entry, FnNext, Handle, Marked, Owned, Reset, Running, Schedule, Series, Sole, TaskPlace, Token,
+    raw,
 };
 use crate::executor::run_here;
 use crate::shard::{Number, Remote, Wake};
@@ -248,13 +249,13 @@ impl Bare {
     }
 
     /// Begins the run of a periodic timeout that no other thread has seen.
-    pub(super) fn begin_run(&self, armed: Armed) -> PeriodicRun {
+    pub(super) fn begin_run(&self, armed: Armed) -> (Subtick, Running) {
         // SAFETY: no other thread has seen the entry, which is as good as marked. This thread gives
         // it up.
         let entry = unsafe { Marked::from_raw(armed.entry) };
         let mut place = TaskPlace::uninit();
         match entry.look().claim(Subtick::NEVER, &mut place, |_| unreachable!("it has a handle")) {
-            Ok(Claimed::Run(deadline, run)) => PeriodicRun { deadline, run },
+            Ok(Claimed::Run(deadline, run)) => (deadline, run),
             _ => unreachable!("just armed"),
         }
     }

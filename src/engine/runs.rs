@@ -1,0 +1,126 @@
+//! The runs of tasks, one after the other, on one thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::lifetime::SharedRef;
+use crate::count::{Counts, Recorder, Running, TASKS_A_LOOK};
+use crate::entry::{self, TaskInPlace};
+use crate::panics::Ran;
+use crate::shard::Remote;
+use crate::time::Subtick;
+
+/// The runs of one thread, one after the other: shows the watchdog what is running, and records how
+/// late each task begins.
+pub(super) struct Runs<'a> {
+    pub(super) shared: &'a SharedRef,
+    pub(super) remote: &'a Remote,
+    /// What the thread counts for the shard, if it has a state of its own.
+    counts: Option<&'a Counts>,
+    /// How many have ended.
+    completed: u64,
+    lateness: Recorder<'a>,
+    /// What the thread was running before, for `running`: a task may run a batch.
+    running: Option<(&'a Running, (u64, u64))>,
+    /// How many tasks run before the next look at the clock.
+    until_look: usize,
+    now_ns: u64,
+    /// The deadline that was recorded last. The timeouts of a burst may have one.
+    /// [`NOT_RECORDED`] if the clock has been read since.
+    recorded: u64,
+}
+
+/// No deadline: a [`Subtick`] has fewer bits.
+const NOT_RECORDED: u64 = u64::MAX;
+
+impl<'a> Runs<'a> {
+    pub(super) fn begin(shared: &'a SharedRef, remote: &'a Remote) -> Self {
+        let mine = shared.thread_state();
+        let begin = |running: &'a Running| (running, running.begin(remote.index()));
+        Self {
+            shared,
+            remote,
+            counts: mine.map(|mine| shared.counts_of(mine, remote)),
+            completed: 0,
+            lateness: Recorder::new(&remote.lateness),
+            running: mine.map(|mine| begin(&mine.state().running)),
+            until_look: 0,
+            now_ns: 0,
+            recorded: NOT_RECORDED,
+        }
+    }
+
+    /// Counts what the thread has done.
+    #[inline]
+    pub(super) fn count(&self, add: impl FnOnce(&Counts)) {
+        match self.counts {
+            Some(counts) => add(counts),
+            None => self.shared.count(self.remote, add),
+        }
+    }
+
+    /// Looks at the clock now and then.
+    #[inline]
+    fn look(&mut self) {
+        self.until_look = self.until_look.checked_sub(1).unwrap_or_else(|| {
+            self.look_now();
+            TASKS_A_LOOK - 1
+        });
+    }
+
+    #[inline(never)]
+    fn look_now(&mut self) {
+        if let Some(ns) = self.shared.timeline().try_now_ns() {
+            self.now_ns = ns;
+            self.recorded = NOT_RECORDED;
+            self.running.inspect(|(running, _)| running.look(ns));
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, deadline: Subtick) {
+        if self.recorded == deadline.get() {
+            return self.lateness.record_again();
+        }
+        // Timeouts that a shutdown fires before their deadline are not late, and not recorded.
+        if let Some(late_ns) = self.now_ns.checked_sub(self.shared.timeline().scale().ns_of(deadline)) {
+            self.lateness.record(late_ns);
+            self.recorded = deadline.get();
+        }
+    }
+
+    /// Runs the task of a timeout that runs once, or wakes a future. `deadline` is `None` if a
+    /// shutdown ended the future's sleep.
+    #[inline(always)]
+    pub(super) fn once(&mut self, deadline: Option<Subtick>, task: TaskInPlace<'_>) {
+        self.look();
+        if let Some(deadline) = deadline {
+            self.record(deadline);
+            self.completed += 1;
+        }
+        self.report(catch_unwind(AssertUnwindSafe(|| task.run())));
+    }
+
+    pub(super) fn periodic(&mut self, deadline: Subtick, run: entry::Running) {
+        self.look();
+        self.record(deadline);
+        self.completed += 1;
+        self.report(self.shared.run_periodic(deadline, run));
+    }
+
+    /// Reports the panic of a task that was run, or dropped unrun, if there is one.
+    #[inline]
+    pub(super) fn report(&self, ran: Ran) {
+        ran.unwrap_or_else(|panic| self.shared.report(panic));
+    }
+}
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        if let Some((running, before)) = self.running {
+            running.restore(before);
+        }
+        if self.completed > 0 {
+            self.count(|counts| counts.completed.add(self.completed));
+        }
+    }
+}
