@@ -23,8 +23,9 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
 ///
 /// A new thread inherits its maker's set of cores, and starts there. So its first step is to ask
 /// for all cores of the process. The maker may be a user's thread that is pinned anywhere, and
-/// stays as it is. If the maker is a pinned worker, it is unpinned until the thread has been
-/// started; otherwise the thread would have to wait for the worker to sleep before it could ask.
+/// stays as it is. If the maker is a thread of the engine, such as a pinned worker, it is unpinned
+/// until the thread has been started; otherwise the thread would have to wait for the worker to
+/// sleep before it could ask.
 pub(crate) fn spawn_ordinary<T: Send + 'static>(
     builder: thread::Builder,
     work: impl FnOnce() -> T + Send + 'static,
@@ -32,7 +33,7 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     let set = linux::set_for_new_threads();
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-    let _pinned_again = set.as_ref().and_then(linux::UnpinnedWorker::for_now);
+    let _back_again = set.as_ref().and_then(linux::MovedForNow::to);
     let without_hints = sched_hints::without_hints();
     let run = move || {
         without_hints();
@@ -49,7 +50,7 @@ pub(crate) fn pin_current_thread(core: usize) -> bool {
     let pinned = core_affinity::set_for_current(CoreId { id: core });
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     if pinned {
-        linux::remember_pinned();
+        linux::remember_own();
     }
     pinned
 }
@@ -142,14 +143,13 @@ mod linux {
     }
 
     thread_local! {
-        /// Whether this thread is a worker that was pinned.
-        static PINNED: Cell<bool> = const { Cell::new(false) };
         /// The set that this thread, one of the engine's, gave itself.
         static OWN: Cell<Option<cpu_set_t>> = const { Cell::new(None) };
     }
 
-    pub(super) fn remember_pinned() {
-        PINNED.set(true);
+    /// The calling thread, one of the engine's, has set where it may run. The set is not simply
+    /// what it asked for: the kernel removes the cores that are not in the cpuset.
+    pub(super) fn remember_own() {
         OWN.set(set_of(0));
     }
 
@@ -157,27 +157,25 @@ mod linux {
     /// step.
     pub(super) fn move_current_thread(set: &cpu_set_t) {
         set_affinity(set);
-        // Not simply `set`: the kernel removes the cores that are not in the cpuset.
-        OWN.set(set_of(0));
+        remember_own();
     }
 
-    /// While this value lives, the calling thread, a pinned worker, may also run on other cores.
-    pub(super) struct UnpinnedWorker {
-        pinned: cpu_set_t,
-    }
+    /// While this value lives, the calling thread, one of the engine's, may run on other cores. The
+    /// value is the set from before.
+    pub(super) struct MovedForNow(cpu_set_t);
 
-    impl UnpinnedWorker {
-        /// Returns `None` if the calling thread is not a pinned worker, or if the system can't say.
-        pub(super) fn for_now(unpinned: &cpu_set_t) -> Option<Self> {
-            let pinned = set_of(0).filter(|_| PINNED.get())?;
-            set_affinity(unpinned);
-            Some(Self { pinned })
+    impl MovedForNow {
+        /// Returns `None` if the calling thread is not the engine's, or if the system can't say.
+        pub(super) fn to(set: &cpu_set_t) -> Option<Self> {
+            let before = set_of(0).filter(|_| OWN.get().is_some())?;
+            set_affinity(set);
+            Some(Self(before))
         }
     }
 
-    impl Drop for UnpinnedWorker {
+    impl Drop for MovedForNow {
         fn drop(&mut self) {
-            set_affinity(&self.pinned);
+            set_affinity(&self.0);
         }
     }
 

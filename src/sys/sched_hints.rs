@@ -4,14 +4,14 @@
 /// was.
 pub(crate) fn ask_for_short_latency() {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-    linux::SchedHints::ask();
+    linux::ask();
 }
 
 /// Returns a function that undoes the hints. A thread inherits the hints of the worker that starts
 /// it; if it calls this function, it gets the settings that the worker had before.
 pub(crate) fn without_hints() -> impl FnOnce() + Send {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-    return linux::SchedHints::before();
+    return linux::before();
     #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
     || ()
 }
@@ -41,49 +41,39 @@ mod linux {
     /// A thread's settings. All functions here are about the calling thread. A field is `None` if
     /// the kernel does not report it.
     #[derive(Clone, Copy)]
-    pub(super) struct SchedHints {
+    struct SchedHints {
         slack_ns: Option<c_ulong>,
         slice_ns: Option<u64>,
     }
 
-    impl SchedHints {
-        pub(super) fn ask() {
-            let slice_ns = attributes().map(|attributes| attributes.sched_runtime);
-            BEFORE.set(Some(Self { slack_ns: slack_ns(), slice_ns }));
-            set_slack(SLACK_NS);
-            // Only under the default policy: somebody chose any other policy on purpose, and it has
-            // no slices or is not meant to be fast.
-            set_slice(SLICE_NS, &[libc::SCHED_OTHER]);
-        }
+    pub(super) fn ask() {
+        let slack_ns = c_ulong::try_from(slack(libc::PR_GET_TIMERSLACK, 0)).ok();
+        let slice_ns = attributes().map(|attributes| attributes.sched_runtime);
+        BEFORE.set(Some(SchedHints { slack_ns, slice_ns }));
+        slack(libc::PR_SET_TIMERSLACK, SLACK_NS);
+        // Only under the default policy: somebody chose any other policy on purpose, and it has no
+        // slices or is not meant to be fast.
+        set_slice(SLICE_NS, &[libc::SCHED_OTHER]);
+    }
 
-        /// Returns a function that gives another thread the calling thread's earlier settings. It
-        /// does nothing if the calling thread is no worker.
-        pub(super) fn before() -> impl FnOnce() + Send {
-            let before = BEFORE.get();
-            move || before.into_iter().for_each(Self::give)
-        }
-
-        fn give(self) {
-            if let Some(slack_ns) = self.slack_ns {
-                set_slack(slack_ns);
+    /// Returns a function that gives another thread the calling thread's earlier settings. It does
+    /// nothing if the calling thread is no worker.
+    pub(super) fn before() -> impl FnOnce() + Send {
+        let before = BEFORE.get();
+        move || {
+            let Some(SchedHints { slack_ns, slice_ns }) = before else { return };
+            if let Some(slack_ns) = slack_ns {
+                slack(libc::PR_SET_TIMERSLACK, slack_ns);
             }
-            if let Some(slice_ns) = self.slice_ns {
+            if let Some(slice_ns) = slice_ns {
                 // Also under the policies that may have been chosen since, which have slices too.
                 set_slice(slice_ns, &[libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE]);
             }
         }
     }
 
-    fn slack_ns() -> Option<c_ulong> {
-        c_ulong::try_from(slack_call(libc::PR_GET_TIMERSLACK, 0)).ok()
-    }
-
-    fn set_slack(slack_ns: c_ulong) {
-        slack_call(libc::PR_SET_TIMERSLACK, slack_ns);
-    }
-
     /// Reads or sets the calling thread's slack.
-    fn slack_call(what: c_int, slack_ns: c_ulong) -> c_int {
+    fn slack(what: c_int, slack_ns: c_ulong) -> c_int {
         // SAFETY: the two calls take no pointer, and change no more than the thread's own slack.
         unsafe { libc::prctl(what, slack_ns) }
     }

@@ -19,10 +19,8 @@ mod unix {
     const ITS_OWN: [libc::c_int; 8] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP];
 
     /// While this value lives, the calling thread takes no other signals. A new thread inherits
-    /// that.
-    pub(super) struct Blocked {
-        before: libc::sigset_t,
-    }
+    /// that. The value is the mask from before.
+    pub(super) struct Blocked(libc::sigset_t);
 
     impl Blocked {
         pub(super) fn all() -> Option<Self> {
@@ -33,7 +31,7 @@ mod unix {
                 libc::sigfillset(set.as_mut_ptr());
                 ITS_OWN.iter().for_each(|&signal| _ = libc::sigdelset(set.as_mut_ptr(), signal));
                 let failed = libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), before.as_mut_ptr());
-                (failed == 0).then(|| Self { before: before.assume_init() })
+                (failed == 0).then(|| Self(before.assume_init()))
             }
         }
     }
@@ -41,7 +39,7 @@ mod unix {
     impl Drop for Blocked {
         fn drop(&mut self) {
             // SAFETY: the mask is the one that this thread had before.
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut()) };
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
         }
     }
 }
