@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::engine::{Core, SharedRef};
 use crate::sync::park_for;
+use crate::time::saturating_ns;
 
 /// How a worker waits for the next deadline.
 ///
@@ -62,7 +63,7 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core,
             return false;
         }
         // Spinning is of no use while time stands still.
-        WaitStrategy::Hybrid { spin } if !stands_still => due_ns.map(|due| due.saturating_sub(ns_in(spin))),
+        WaitStrategy::Hybrid { spin } if !stands_still => due_ns.map(|due| due.saturating_sub(saturating_ns(spin))),
         WaitStrategy::Hybrid { .. } | WaitStrategy::Park => due_ns,
     };
     if wake_up.is_some_and(|at| at <= now_ns) {
@@ -84,8 +85,4 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core,
     let look = drained.map(|_| DRAIN_LOOK);
     park_for(timeout.into_iter().chain(look).chain(at_most).min());
     true
-}
-
-fn ns_in(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

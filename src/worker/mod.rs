@@ -204,18 +204,20 @@ impl Workers {
         let Worker { shard, dispatch, turns } = worker;
         let remote = shared.remote(shard.index());
         let requested = remote.turn_requested();
-        let now_ns = shared.timeline().now_ns();
+        let timeline = shared.timeline();
+        let now_ns = timeline.now_ns();
         remote.heartbeat.beat(now_ns);
-        let now = shared.timeline().scale().subtick_at(now_ns);
+        let now = timeline.scale().subtick_at(now_ns);
         let stopwatch = dispatch.hooks.on_turn.as_ref().map(|_| Stopwatch::start(shard, now, now_ns));
         // A clock of the user's may panic, which it may not do in the middle of a turn.
-        let is_the_systems = shared.timeline().is_the_systems();
-        let look = || is_the_systems.then(|| shared.timeline().current());
+        let look = || timeline.is_the_systems().then(|| timeline.current());
         let turn = shard.turn(shared, now, look, |due| dispatch.take(due));
         if let Some(wakes) = shard.take_wakes(shared) {
             dispatch.wake(wakes);
         }
-        turns.end(shard.index(), now_ns, turn.more, || passing_ns(shared));
+        // If time stands still, it does not say how long the turn took.
+        let passing_ns = || timeline.try_now_ns().filter(|_| !timeline.stands_still());
+        turns.end(shard.index(), now_ns, turn.more, passing_ns);
         if remote.fault.is_panicking() {
             remote.fault.set_panics(0);
         }
@@ -278,13 +280,6 @@ impl Workers {
         }
         left
     }
-}
-
-/// Returns the time. Returns `None` if time stands still: it then does not say how long something
-/// took.
-fn passing_ns(shared: &SharedRef) -> Option<u64> {
-    let timeline = shared.timeline();
-    timeline.try_now_ns().filter(|_| !timeline.stands_still())
 }
 
 /// Closes a shard, fires what was pending in it or returns it, as was commanded, and wakes the
