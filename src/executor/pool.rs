@@ -83,7 +83,6 @@ pub(crate) enum Help {
 
 #[derive(Default)]
 struct Crew {
-    threads: usize,
     idle: usize,
     /// Idle threads that have been called and have not looked at the queue yet.
     called: usize,
@@ -162,7 +161,7 @@ impl Crew {
     /// Returns whether any thread is running a batch, or about to. It may not have laid open yet
     /// what it does not begin.
     fn is_busy(&self) -> bool {
-        self.idle.saturating_sub(self.called) < self.threads
+        self.idle.saturating_sub(self.called) < self.open.len()
     }
 
     /// Takes a part of what another thread has not begun: of each in turn, so that what waits
@@ -186,22 +185,21 @@ impl Shared {
             this.called.notify_one();
             return true;
         }
-        if crew.threads < this.max {
+        if crew.open.len() < this.max {
             let (shared, own) = (Arc::clone(this), Owner::new());
             let batch = Arc::clone(own.batch());
-            let name = format!("{}-{}", this.name, crew.threads);
+            let name = format!("{}-{}", this.name, crew.open.len());
             let builder = thread::Builder::new().name(name);
             if spawn_ordinary(builder, move || shared.work(own)).is_ok() {
-                crew.threads += 1;
                 crew.open.push(batch);
             }
         }
-        crew.threads > 0
+        !crew.open.is_empty()
     }
 
     /// Returns whether a batch would find a thread that is idle or can be started.
     fn has_free_thread(&self, crew: &Crew) -> bool {
-        crew.idle > crew.called || crew.threads < self.max
+        crew.idle > crew.called || crew.open.len() < self.max
     }
 
     /// Looks how far each thread has come. Returns the steps of all, if something waits for one.
@@ -250,7 +248,6 @@ impl Shared {
                 continue;
             }
             if crew.closed {
-                crew.threads -= 1;
                 return;
             }
             crew.idle += 1;
