@@ -77,11 +77,6 @@ impl Division {
         (subtick.0 + ((1 << self.bits) - 1)) >> self.bits
     }
 
-    #[inline]
-    pub(crate) fn is_same_tick(self, one: Subtick, other: Subtick) -> bool {
-        self.tick_of(one) == self.tick_of(other)
-    }
-
     /// Returns the last tick that has come by then.
     #[inline]
     pub(crate) fn last_tick(self, now: Subtick) -> u64 {
