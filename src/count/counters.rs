@@ -34,19 +34,8 @@ impl Counter {
     }
 }
 
-/// A part of a whole, in 256ths.
-pub(crate) struct Share;
-
-impl Share {
-    pub(crate) fn of(part: usize, whole: usize) -> usize {
-        part * 256 / whole.max(1)
-    }
-
-    /// Returns the same share of another whole.
-    pub(crate) fn part(share: u64, whole: usize) -> usize {
-        whole * usize::try_from(share).unwrap_or(256) / 256
-    }
-}
+/// The whole of which [`Counters::cancelled_share`] is a part.
+pub(crate) const WHOLE: usize = 256;
 
 /// What one thread has done on one shard.
 #[derive(Debug, Default)]
@@ -112,7 +101,8 @@ pub(crate) struct Counters {
     pub(crate) cancelled_backlog: Counter,
     /// Like `backlog`, for the moved queue.
     pub(crate) moved_backlog: Counter,
-    /// The share of cancelled entries among those last taken out of the inbox, as a [`Share`].
+    /// The share of cancelled entries among those last taken out of the inbox: how many
+    /// of [`WHOLE`].
     pub(crate) cancelled_share: Counter,
     /// Entries in the wheel.
     pub(crate) linked: Counter,

@@ -6,7 +6,7 @@ mod lateness;
 mod stall;
 mod watchdog;
 
-pub(crate) use counters::{Counter, Counters, Counts, Share};
+pub(crate) use counters::{Counter, Counters, Counts, WHOLE};
 pub use lateness::Lateness;
 pub(crate) use lateness::{Latenesses, Recorder};
 pub(crate) use stall::Stall;

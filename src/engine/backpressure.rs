@@ -28,7 +28,7 @@ use std::time::Duration;
 use super::no_wait::may_wait;
 use super::shared::Shared;
 use crate::arena::Growth;
-use crate::count::Share;
+use crate::count::WHOLE;
 use crate::entry::Sole;
 use crate::shard::{Remote, WAKE_DEPTH};
 use crate::sync::{sleep_briefly, thread};
@@ -45,16 +45,10 @@ const YIELDS: usize = 1_024;
 /// How long one call may wait for workers, and has waited.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
-    /// The wait for the worker of one shard.
-    begun: Option<Begun>,
-    is_out: bool,
-}
-
-#[derive(Debug)]
-struct Begun {
-    /// See [`RealTime::ns`].
-    at_ns: u64,
+    /// When the wait for the worker of one shard began: see [`RealTime::ns`].
+    begun_ns: Option<u64>,
     tries: usize,
+    is_out: bool,
 }
 
 impl Remote {
@@ -70,7 +64,8 @@ impl Remote {
     #[inline]
     pub(crate) fn has_much_garbage(&self) -> bool {
         let [pushed, cancelled, moved] = self.pushed();
-        let in_inbox = if pushed > MANY { Share::part(self.counters.cancelled_share.get(), pushed) } else { 0 };
+        let share = || usize::try_from(self.counters.cancelled_share.get()).unwrap_or(WHOLE);
+        let in_inbox = if pushed > MANY { pushed * share() / WHOLE } else { 0 };
         cancelled + moved + in_inbox > MANY
     }
 
@@ -91,20 +86,20 @@ impl Patience {
         remote.ring_if_it_sleeps();
         let now_ns = RealTime::now().ns();
         let is_stuck = remote.stall.is_stuck(remote.progress(), now_ns);
-        let Some(begun) = &mut self.begun else {
+        let Some(begun_ns) = self.begun_ns else {
             if !is_stuck {
-                self.begun = Some(Begun { at_ns: now_ns, tries: 0 });
+                self.begun_ns = Some(now_ns);
                 thread::yield_now();
             }
             return !is_stuck;
         };
-        let waited = Duration::from_nanos(now_ns.saturating_sub(begun.at_ns));
+        let waited = Duration::from_nanos(now_ns.saturating_sub(begun_ns));
         if is_stuck || waited >= shared.max_wait {
             self.is_out = true;
             return false;
         }
-        begun.tries += 1;
-        if begun.tries < YIELDS {
+        self.tries += 1;
+        if self.tries < YIELDS {
             thread::yield_now();
         } else {
             sleep_briefly();
@@ -121,12 +116,7 @@ impl Patience {
 
     /// Returns whether the call has waited at all.
     pub(crate) fn has_waited(&self) -> bool {
-        self.begun.is_some()
-    }
-
-    /// Returns how the arena is to grow, once the call has nothing to wait for, or no time left.
-    pub(super) fn growth(&self) -> Growth {
-        if self.is_out { Growth::Little } else { Growth::Double }
+        self.begun_ns.is_some()
     }
 }
 
@@ -168,11 +158,6 @@ impl Shared {
 
     /// Gets a free entry when the thread has none left, out of new memory if there is no other.
     fn refill_or_grow(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
-        self.refill_after_wait(mine, remote, patience).or_else(|| mine.cache().grow(patience.growth()))
-    }
-
-    /// Gets a free entry when the thread has none left, or `None` if the arena has to grow first.
-    fn refill_after_wait(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
         let waits = !self.max_wait.is_zero();
         while waits && remote.has_much_garbage() && patience.wait(self, remote) {}
         let mut entry = mine.cache().refill();
@@ -181,7 +166,8 @@ impl Shared {
         }
         // Look again after the wait: what the worker gave back before it was seen to be done is
         // there by now.
-        entry.or_else(|| mine.cache().refill())
+        let growth = if patience.is_out { Growth::Little } else { Growth::Double };
+        entry.or_else(|| mine.cache().refill()).or_else(|| mine.cache().grow(growth))
     }
 
     /// Waits for the worker now if the next entry would have to, so that there is one when the

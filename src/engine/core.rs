@@ -6,7 +6,7 @@ use super::batch::{Batch, Entries, MAX_BATCH};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{CancelledInSlot, Chain, EndedEarly, FromQueue, Owned, Sole, Won};
+use crate::entry::{Chain, EndedEarly, FromQueue, Owned, Sole, Won};
 use crate::shard::{Remote, Taken, Takes};
 use crate::time::Subtick;
 use crate::wheel::Wheel;
@@ -95,13 +95,6 @@ impl Core {
         self.wheel.len()
     }
 
-    #[inline(always)] // Its callers are loops of few instructions.
-    pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: CancelledInSlot) {
-        if let Some(entry) = self.wheel.remove(entry) {
-            give_back(&self.free, shared, entry);
-        }
-    }
-
     /// Returns whether the inbox has been closed and nothing is left that will ever be due.
     pub(crate) fn is_drained(&mut self, shared: &SharedRef) -> bool {
         self.remote(shared).is_closed() && self.next_due(shared).is_none()
@@ -166,17 +159,13 @@ impl Core {
         self.wakes = wakes;
     }
 
-    /// Closes the shard as [`close_and_fire`](Self::close_and_fire) does, and holds what it fires.
-    pub(crate) fn close_and_hold(&mut self, shared: &SharedRef) {
+    /// Holds what `work` gives to the sink that it is called with.
+    pub(crate) fn hold(&mut self, work: impl FnOnce(&mut Self, &mut dyn FnMut(Batch))) {
         let mut held = self.held.take();
-        self.close_and_fire(shared, &mut |batch| hold(&mut held, batch));
-        self.held = held;
-    }
-
-    /// Turns the shard until nothing due is left, and holds what expires.
-    pub(crate) fn turn_and_hold(&mut self, shared: &SharedRef, now: Subtick) {
-        let mut held = self.held.take();
-        while self.turn(shared, now, || None, |due| due.hand_over(&mut |batch| hold(&mut held, batch))).more {}
+        work(self, &mut |batch| match &mut held {
+            Some(held) => held.append(batch),
+            none => *none = Some(batch),
+        });
         self.held = held;
     }
 
@@ -301,12 +290,5 @@ fn take_back<W>(
             // queue closed.
             Err(cancelled) => let_go(free, shared, cancelled).err()?,
         };
-    }
-}
-
-fn hold(held: &mut Option<Batch>, batch: Batch) {
-    match held {
-        Some(held) => held.append(batch),
-        None => *held = Some(batch),
     }
 }

@@ -4,7 +4,7 @@ use super::batch::{Batch, Entries};
 use super::core::{Core, Limits, TurnResult, give_back, link};
 use super::due::Due;
 use super::lifetime::SharedRef;
-use crate::count::{Counter, Share};
+use crate::count::{Counter, WHOLE};
 use crate::entry::{FromQueue, OutOfQueue, Owned};
 use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::Subtick;
@@ -289,7 +289,11 @@ impl Core {
     #[inline(always)]
     pub(super) fn pop(&mut self, shared: &SharedRef, entry: FromQueue) -> bool {
         match entry.pop() {
-            OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
+            OutOfQueue::Cancelled(entry) => {
+                if let Some(entry) = self.wheel.remove(entry) {
+                    give_back(&self.free, shared, entry);
+                }
+            }
             OutOfQueue::Moved(entry) => {
                 note_hurried(&mut self.hurried, self.now, entry.snapshot().deadline());
                 self.wheel.move_entry(entry);
@@ -331,7 +335,7 @@ impl Core {
             }
         }
         if gone_through > 0 {
-            note(&remote.counters.cancelled_share, Share::of(cancelled, gone_through));
+            note(&remote.counters.cancelled_share, cancelled * WHOLE / gone_through.max(1));
             remote.counters.transferred.add(gone_through as u64);
         }
         gone_through

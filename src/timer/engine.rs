@@ -233,11 +233,14 @@ fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) -> Unfire
         && let Some(now_ns) = shared.timeline().try_now_ns()
     {
         let now = shared.timeline().scale().subtick_at(now_ns);
-        shards.iter_mut().for_each(|shard| shard.turn_and_hold(shared, now));
+        for shard in &mut shards {
+            shard
+                .hold(|shard, mut sink| while shard.turn(shared, now, || None, |due| due.hand_over(&mut sink)).more {});
+        }
     }
     for shard in &mut shards {
         match how {
-            Command::StopAndFire => shard.close_and_hold(shared),
+            Command::StopAndFire => shard.hold(|shard, mut sink| shard.close_and_fire(shared, &mut sink)),
             _ => left.append(shard.close(shared)),
         }
     }
