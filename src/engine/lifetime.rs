@@ -11,6 +11,7 @@ use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
 use crate::entry::{Handle, LastHandle, Listed, Orphan, Task};
 use crate::shard::{EngineAddress, Number, Remote};
+use crate::sync::Ordering;
 use crate::thread::{LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
@@ -58,19 +59,18 @@ impl Deref for SharedRef {
 
 impl Clone for SharedRef {
     fn clone(&self) -> Self {
-        self.owners.add();
+        // Relaxed: the new owner is made from one that exists.
+        self.owners.fetch_add(1, Ordering::Relaxed);
         Self(self.0)
     }
 }
 
 impl Drop for SharedRef {
     fn drop(&mut self) {
-        // SAFETY: this owner was counted, and ends here. If it was the last one, nobody else ends
-        // the engine.
-        unsafe {
-            if self.owners.remove() {
-                Shared::end(self.0);
-            }
+        // AcqRel: the last owner sees all that the others did.
+        if self.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: this was the last owner. It was counted once, and ends here.
+            unsafe { Shared::end(self.0) };
         }
     }
 }
@@ -285,6 +285,9 @@ impl Shared {
 
     /// Makes the caller an owner of the remote's engine, if that has one.
     fn owner_if_any(remote: &Remote) -> Option<SharedRef> {
-        Self::of_remote(remote).owners.add_if_any().then(|| SharedRef(Self::ptr_of_remote(remote)))
+        let add_one = |owners: usize| (owners > 0).then_some(owners + 1);
+        // Relaxed: the engine has an owner, or this fails.
+        let counted = Self::of_remote(remote).owners.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_one);
+        counted.is_ok().then(|| SharedRef(Self::ptr_of_remote(remote)))
     }
 }

@@ -9,7 +9,6 @@ mod due;
 mod in_flight;
 mod lifetime;
 mod no_wait;
-mod owners;
 mod periodic;
 mod runs;
 mod shared;

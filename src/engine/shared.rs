@@ -10,7 +10,6 @@ use crossbeam_utils::CachePadded;
 
 use super::in_flight::InFlight;
 use super::no_wait::NoWait;
-use super::owners::Owners;
 use crate::arena::{Arena, PerThread};
 use crate::count::{Counts, Overdue};
 use crate::entry::{Chain, Entry, Owned, Sole, Won};
@@ -43,7 +42,8 @@ pub(crate) struct SharedPlan {
 
 /// What all shards and threads of one engine share.
 pub(crate) struct Shared {
-    pub(super) owners: Owners,
+    /// How many [`SharedRef`](super::SharedRef)s there are, which alone use it.
+    pub(super) owners: AtomicUsize,
     pub(crate) arena: Arena,
     timeline: Timeline,
     remotes: Box<[Remote]>,
@@ -73,7 +73,7 @@ impl Shared {
     /// Makes the shared part. `remotes` are those of all shards.
     pub(super) fn new(plan: SharedPlan, remotes: Vec<Remote>) -> Self {
         Self {
-            owners: Owners::one(),
+            owners: AtomicUsize::new(1),
             arena: plan.arena,
             timeline: plan.timeline,
             remotes: remotes.into_boxed_slice(),

@@ -11,8 +11,8 @@ use crate::panics::CatchUnwind;
 #[derive(Clone)]
 pub(crate) struct Chosen {
     executor: CatchUnwind<Arc<dyn Executor>>,
-    is_inline: bool,
-    pool: Option<ThreadPool>,
+    pub(crate) is_inline: bool,
+    pub(crate) pool: Option<ThreadPool>,
     #[cfg(feature = "tokio")]
     runtime: Option<::tokio::runtime::Handle>,
 }
@@ -34,10 +34,6 @@ impl Chosen {
         }
     }
 
-    pub(crate) fn is_inline(&self) -> bool {
-        self.is_inline
-    }
-
     /// Whether every batch that the executor is given is sure to run. A shutdown then waits for all
     /// of them.
     pub(crate) fn runs_all(&self) -> bool {
@@ -52,11 +48,6 @@ impl Chosen {
     #[cfg(feature = "tokio")]
     pub(crate) fn runtime(&self) -> Option<super::Runtime> {
         self.runtime.clone().map(super::Runtime::new)
-    }
-
-    /// Returns whether it is a pool in which the last batch has to wait.
-    pub(crate) fn is_full(&self) -> bool {
-        self.pool.as_ref().is_some_and(ThreadPool::is_full)
     }
 
     /// Returns whether it is a pool whose threads are all stuck in tasks while others wait.

@@ -57,11 +57,7 @@ pub(crate) fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
 }
 
 /// Returns whether the calling thread is running a task of this engine.
-pub(crate) fn is_running_a_task_of(shared: &Shared) -> bool {
-    is_running(shared.id())
-}
-
-fn is_running(engine: u64) -> bool {
+pub(crate) fn is_running_a_task_of(engine: u64) -> bool {
     let mut next = RUNNING.get();
     // SAFETY: `run_as` keeps each `Frame` on the stack of this thread for as long as it is in the
     // list. Its guard takes the frame out before that, also if the work panics.
@@ -87,6 +83,6 @@ mod tests {
     fn work_that_panics_is_not_running_any_more() {
         let panicked = catch_unwind(AssertUnwindSafe(|| run_as(7, || run_as(8, || panic!("on purpose")))));
         assert!(panicked.is_err() && !is_running_a_task());
-        run_as(9, || assert_eq!([7, 8, 9].map(is_running), [false, false, true]));
+        run_as(9, || assert_eq!([7, 8, 9].map(is_running_a_task_of), [false, false, true]));
     }
 }

@@ -65,7 +65,7 @@ impl Engine {
         if self.shared.is_forked() {
             return Err(ShutdownError::Forked);
         }
-        if is_running_a_task_of(&self.shared) {
+        if is_running_a_task_of(self.shared.id()) {
             return Err(ShutdownError::FromTask);
         }
         // Read the clock before the engine is marked as ended: a user clock may panic.

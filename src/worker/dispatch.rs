@@ -7,7 +7,7 @@ use super::turn::Turn;
 use crate::engine::{Batch, Due};
 #[cfg(feature = "tokio")]
 use crate::executor::Runtime;
-use crate::executor::{Chosen, Expired, Help, run_as, run_here, run_in_turn};
+use crate::executor::{Chosen, Expired, Help, ThreadPool, run_as, run_here, run_in_turn};
 use crate::panics::{self, CatchUnwind};
 use crate::time::RealTime;
 
@@ -84,7 +84,7 @@ impl Dispatch {
 
     /// Takes all that is due in a turn.
     pub(super) fn take(&mut self, due: &mut Due<'_>) {
-        if self.executor.is_inline() { run_in_turn(due) } else { due.hand_over(&mut |batch| self.accept(batch)) }
+        if self.executor.is_inline { run_in_turn(due) } else { due.hand_over(&mut |batch| self.accept(batch)) }
     }
 
     /// Hands a batch over.
@@ -98,7 +98,7 @@ impl Dispatch {
         // thread. If the executor panics, unwinding drops the batch, which runs it.
         run_as(engine, || panics::catch(|| self.executor.execute(expired)));
         // What waits for a thread may wait for tasks that do not end.
-        if self.looks.is_none() && self.executor.is_full() {
+        if self.looks.is_none() && self.executor.pool.as_ref().is_some_and(ThreadPool::is_full) {
             self.looks = Some(Looks { last: RealTime::now(), since: Looks::RARE });
         }
     }
