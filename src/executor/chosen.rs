@@ -13,8 +13,9 @@ pub(crate) struct Chosen {
     executor: CatchUnwind<Arc<dyn Executor>>,
     pub(crate) is_inline: bool,
     pub(crate) pool: Option<ThreadPool>,
+    /// The runtime that it is, to wake futures.
     #[cfg(feature = "tokio")]
-    runtime: Option<::tokio::runtime::Handle>,
+    pub(crate) runtime: Option<::tokio::runtime::Handle>,
 }
 
 impl Chosen {
@@ -42,12 +43,6 @@ impl Chosen {
 
     pub(crate) fn execute(&self, expired: Expired) {
         self.executor.execute(expired);
-    }
-
-    /// Returns the runtime that it is, to wake futures.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn runtime(&self) -> Option<super::Runtime> {
-        self.runtime.clone().map(super::Runtime::new)
     }
 
     /// Returns whether it is a pool whose threads are all stuck in tasks while others wait.

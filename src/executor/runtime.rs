@@ -39,7 +39,7 @@ struct Waiting {
 }
 
 impl Runtime {
-    pub(super) fn new(handle: Handle) -> Self {
+    pub(crate) fn new(handle: Handle) -> Self {
         Self { handle, waiting: Arc::default(), since: None }
     }
 

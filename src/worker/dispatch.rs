@@ -58,7 +58,7 @@ impl Dispatch {
     pub(crate) fn new(executor: Chosen, hooks: WorkerHooks) -> Self {
         Self {
             #[cfg(feature = "tokio")]
-            runtime: executor.runtime(),
+            runtime: executor.runtime.clone().map(Runtime::new),
             executor,
             hooks,
             looks: None,
