@@ -13,12 +13,6 @@ impl Counter {
         self.set(self.get() + n);
     }
 
-    /// Takes back what the writer has added, because it did not come about.
-    #[cold]
-    pub(crate) fn take_back(&self, n: u64) {
-        self.set(self.get() - n);
-    }
-
     /// Sets the counter. Only the writer may call this.
     ///
     /// Release: pairs with the Acquire in `get`. A reader that sees this value, and then reads

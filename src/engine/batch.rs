@@ -68,17 +68,8 @@ impl Batch {
         }
     }
 
-    /// Splits off the first part, which may be all of it.
-    pub(crate) fn split_off_part(&mut self) -> Self {
-        self.split_off(PART)
-    }
-
-    /// Takes all entries out.
-    pub(crate) fn take_all(&mut self) -> Self {
-        self.split_off(usize::MAX)
-    }
-
-    fn split_off(&mut self, len: usize) -> Self {
+    /// Splits off the first `len` entries, or all that there are.
+    pub(crate) fn split_off(&mut self, len: usize) -> Self {
         let entries = match &mut self.entries {
             Entries::Tasks(chain, due_by) => Entries::Tasks(chain.split_off_front(len), *due_by),
             Entries::Wakes(chain) => Entries::Wakes(chain.split_off_front(len)),

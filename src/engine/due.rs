@@ -33,17 +33,29 @@ struct Taken<'a> {
     fired: usize,
 }
 
+impl Core {
+    /// Gives all that is due, up to a limit, to `take`. Returns how many timeouts that were.
+    pub(super) fn expire(
+        &mut self,
+        shared: &SharedRef,
+        remote: &Remote,
+        budget: &mut usize,
+        take: &mut impl FnMut(&mut Due<'_>),
+    ) -> usize {
+        let Self { wheel, now, free, wakes, .. } = self;
+        let put_off = wheel.put_off();
+        let mut due = Due { wheel, now: *now, budget, taken: Taken { free, wakes, shared, remote, fired: 0 } };
+        take(&mut due);
+        let fired = due.taken.fired;
+        let put_off = self.wheel.put_off() - put_off;
+        if put_off > 0 {
+            remote.counters.relinked.add(put_off);
+        }
+        fired
+    }
+}
+
 impl<'a> Due<'a> {
-    pub(super) fn new(core: &'a mut Core, shared: &'a SharedRef, remote: &'a Remote, budget: &'a mut usize) -> Self {
-        let Core { wheel, now, free, wakes, .. } = core;
-        Self { wheel, now: *now, budget, taken: Taken { free, wakes, shared, remote, fired: 0 } }
-    }
-
-    /// Returns how many timeouts were given out.
-    pub(super) fn end(self) -> usize {
-        self.taken.fired
-    }
-
     pub(crate) fn shared(&self) -> &'a SharedRef {
         self.taken.shared
     }

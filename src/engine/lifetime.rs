@@ -167,7 +167,7 @@ impl Shared {
     #[cold]
     fn keep_pending(handle: Handle, listed: Option<Listed>) -> Handle {
         let remote = Remote::at(handle.home());
-        Self::of_remote(remote).count(remote, |counts| counts.cancelled.take_back(1));
+        Self::of_remote(remote).count(remote, |counts| counts.cancelled.set(counts.cancelled.get() - 1));
         match listed {
             Some(listed) => Self::keep(handle, listed),
             None => handle,

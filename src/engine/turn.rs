@@ -353,23 +353,4 @@ impl Core {
     pub(crate) fn waits_for_memory(&self) -> bool {
         self.inbox.has_set_aside()
     }
-
-    /// Gives all that is due, up to a limit, to `take`. Returns how many timeouts that were.
-    fn expire(
-        &mut self,
-        shared: &SharedRef,
-        remote: &Remote,
-        budget: &mut usize,
-        take: &mut impl FnMut(&mut Due<'_>),
-    ) -> usize {
-        let put_off = self.wheel.put_off();
-        let mut due = Due::new(self, shared, remote, budget);
-        take(&mut due);
-        let fired = due.end();
-        let put_off = self.wheel.put_off() - put_off;
-        if put_off > 0 {
-            remote.counters.relinked.add(put_off);
-        }
-        fired
-    }
 }

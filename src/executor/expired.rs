@@ -56,7 +56,7 @@ impl Expired {
         if self.len() == 1 {
             return self.run();
         }
-        open.open(self.batch.take_all());
+        open.open(self.batch.split_off(usize::MAX));
         // SAFETY: `open` got all of this batch, and has made sure that nothing else is left there.
         self.run_all(|batch, may_go_back| unsafe { batch.run_from(|| open.take(), may_go_back) });
     }

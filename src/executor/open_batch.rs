@@ -13,7 +13,7 @@ pub(super) struct OpenBatch {
     part: Part<PART>,
     inner: Mutex<Inner>,
     /// How many batches the owner has begun.
-    begun: Shown,
+    pub(super) begun: Shown,
 }
 
 #[derive(Debug, Default)]
@@ -84,11 +84,6 @@ impl Owner {
 }
 
 impl OpenBatch {
-    /// Returns how many batches the owner has begun.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun.get()
-    }
-
     /// Takes the next part, for a thread that has nothing else to do. That is what the owner has
     /// taken out already, if it has begun nothing since somebody looked, or nothing else is left.
     /// `begin` counts it as in flight.
@@ -104,7 +99,7 @@ impl OpenBatch {
             rest.put_back(&self.part);
         }
         // An empty one is its owner's to drop.
-        if rest.len() == 0 { None } else { Some(begin(rest.split_off_part())) }
+        if rest.len() == 0 { None } else { Some(begin(rest.split_off(PART))) }
     }
 
     /// Returns how far the owner has come.

@@ -208,7 +208,7 @@ impl Shared {
         for batch in &crew.open {
             let progress = batch.look();
             waits |= progress.is_some();
-            steps += batch.begun() + progress.unwrap_or(0) as u64;
+            steps += batch.begun.get() + progress.unwrap_or(0) as u64;
         }
         waits.then_some(steps)
     }

@@ -50,8 +50,7 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core,
     let drained = shared.remote(shard.index()).drains_until();
     let timeline = shared.timeline();
     // Those of one tick share a wake-up.
-    let is_shared = strategy == WaitStrategy::Park;
-    let due = if is_shared { shard.last_due_of_tick(shared) } else { shard.next_due(shared) };
+    let due = if strategy == WaitStrategy::Park { shard.last_due_of_tick(shared) } else { shard.next_due(shared) };
     let next = due.into_iter().chain(drained).min();
     let due_ns = next.map(|tick| timeline.scale().ns_of(tick));
     // Read before the time: if a pause ends in between, the thread that ends it wakes the worker.
@@ -79,8 +78,7 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core,
     }
     // While a clock is stopped or moved by hand, time does not pass as the worker sleeps. The
     // thread that moves the clock or ends the pause wakes the worker.
-    let until_ns = wake_up.filter(|_| !stands_still);
-    let timeout = until_ns.map(|at| Duration::from_nanos(at - now_ns));
+    let timeout = wake_up.filter(|_| !stands_still).map(|at| Duration::from_nanos(at - now_ns));
     // A cancel does not wake the worker, but it may remove the last timeout that a drain waits for.
     let look = drained.map(|_| DRAIN_LOOK);
     park_for(timeout.into_iter().chain(look).chain(at_most).min());
