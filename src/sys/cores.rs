@@ -96,7 +96,8 @@ mod linux {
     pub(super) fn process_set() -> Option<cpu_set_t> {
         let mut set = main_thread_set()?;
         if let Some(at_load) = set_at_load() {
-            cores_in(at_load).into_iter().for_each(|core| add(&mut set, core));
+            // SAFETY: the core comes out of a set, so it is below the length of a set.
+            cores_in(at_load).into_iter().for_each(|core| unsafe { CPU_SET(core, &mut set) });
         }
         Some(set)
     }
@@ -127,13 +128,6 @@ mod linux {
             let failed = libc::sched_getaffinity(thread, size_of::<cpu_set_t>(), &raw mut set);
             (failed == 0).then_some(set)
         }
-    }
-
-    /// Puts a core into a set.
-    fn add(set: &mut cpu_set_t, core: usize) {
-        assert!(core < 8 * size_of::<cpu_set_t>(), "core {core} is beyond a set");
-        // SAFETY: the core is below the length of a set.
-        unsafe { CPU_SET(core, set) }
     }
 
     pub(super) fn cores_in(set: &cpu_set_t) -> Vec<usize> {
