@@ -211,9 +211,13 @@ impl Core {
     /// Returns false if that was the last part.
     fn step_arrivals(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues, most: usize) -> bool {
         let relinked = self.relink(shared, remote, queues.moves.min(most));
-        queues.turned_round -= self.turn_round(remote, queues.turned_round.min(TURNED_ROUND));
+        let turned_round = self.inbox.turn_round(queues.turned_round.min(TURNED_ROUND));
+        if turned_round > 0 {
+            remote.counters.turned_round.add(turned_round as u64);
+        }
         let transferred = self.link(shared, remote, queues.transfers.min(most));
         queues.moves -= relinked;
+        queues.turned_round -= turned_round;
         queues.transfers -= transferred;
         queues.has_linked |= relinked + transferred > 0;
         let is_left = |may: usize, is_empty: bool| may > 0 && !is_empty;
@@ -303,16 +307,6 @@ impl Core {
             OutOfQueue::Elsewhere => {}
         }
         false
-    }
-
-    /// Turns round at most `most` of the entries that were taken out of the inbox. Returns how
-    /// many.
-    fn turn_round(&mut self, remote: &Remote, most: usize) -> usize {
-        let turned_round = self.inbox.turn_round(most);
-        if turned_round > 0 {
-            remote.counters.turned_round.add(turned_round as u64);
-        }
-        turned_round
     }
 
     /// Links at most `most` of the entries that were taken out of the inbox, the oldest first.
