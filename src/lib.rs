@@ -275,7 +275,6 @@ mod timer;
 mod adapters;
 mod arena;
 #[cfg(feature = "tokio")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub mod compat;
 mod count;
 mod engine;
@@ -293,13 +292,10 @@ mod wheel;
 mod worker;
 
 #[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use adapters::metrics;
 #[cfg(feature = "quinn")]
-#[cfg_attr(docsrs, doc(cfg(feature = "quinn")))]
 pub use adapters::quinn;
 #[cfg(feature = "tower")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub use adapters::tower;
 pub use count::Lateness;
 pub use entry::MissedTicks;

@@ -24,7 +24,6 @@ use ::hyper::rt::{Sleep, Timer};
 /// # Ok(())
 /// # }
 /// ```
-#[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
 impl Timer for crate::Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
         Box::pin(crate::Timer::sleep(self, duration))
@@ -50,5 +49,4 @@ impl Timer for crate::Timer {
     }
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
 impl Sleep for crate::Sleep {}

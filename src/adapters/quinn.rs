@@ -69,7 +69,6 @@ impl ::quinn::Runtime for Runtime {
     }
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "quinn")))]
 impl AsyncTimer for Sleep {
     fn reset(self: Pin<&mut Self>, deadline: Instant) {
         self.get_mut().reset_at(deadline);

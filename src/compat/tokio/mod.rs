@@ -112,7 +112,6 @@ pub use ::tokio::time::{Duration, Instant, MissedTickBehavior};
 pub use interval::{Interval, interval, interval_at};
 pub use sleep::{Sleep, sleep, sleep_until};
 #[cfg(feature = "test-util")]
-#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub use test_clock::{advance, pause, resume};
 pub use timeout::{Timeout, timeout, timeout_at};
 
