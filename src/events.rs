@@ -105,13 +105,10 @@ impl Turns {
     }
 
     fn look(&mut self, shard: usize, began_ns: u64, more: bool, now_ns: Option<u64>) {
-        if !more {
-            self.left_over = 0;
-        } else if self.left_over == 0 {
-            (self.left_over, self.since_ns) = (1, began_ns);
-        } else {
-            self.left_over += 1;
+        if self.left_over == 0 {
+            self.since_ns = began_ns;
         }
+        self.left_over = if more { self.left_over + 1 } else { 0 };
         let Some(now_ns) = now_ns else { return };
         let took_ns = now_ns.saturating_sub(began_ns);
         if took_ns >= LONG {

@@ -192,8 +192,7 @@ impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
     type Service = Timeout<S, Late>;
 
     fn layer(&self, inner: S) -> Timeout<S, Late> {
-        let Self { timer, late, limit } = self.clone();
-        Timeout { timer, late, limit, inner }
+        Timeout { layer: self.clone(), inner }
     }
 }
 
@@ -214,9 +213,7 @@ impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
 /// [`StatusCode`]: https://docs.rs/http/1/http/status/struct.StatusCode.html
 #[derive(Clone, Debug)]
 pub struct Timeout<S, Late = AsError> {
-    timer: Timer,
-    late: Late,
-    limit: Duration,
+    layer: TimeoutLayer<Late>,
     inner: S,
 }
 
@@ -225,7 +222,7 @@ impl<S> Timeout<S> {
     /// with an error.
     #[must_use]
     pub fn new(timer: Timer, limit: Duration, inner: S) -> Self {
-        Self { timer, late: AsError, limit, inner }
+        Self { layer: TimeoutLayer::new(timer, limit), inner }
     }
 }
 
@@ -234,7 +231,7 @@ impl<S> Timeout<S, StatusCode> {
     /// answered as [`TimeoutLayer::with_status`] says.
     #[must_use]
     pub fn with_status(timer: Timer, limit: Duration, status: StatusCode, inner: S) -> Self {
-        Self { timer, late: status, limit, inner }
+        Self { layer: TimeoutLayer::with_status(timer, limit, status), inner }
     }
 }
 
@@ -269,7 +266,8 @@ where
     }
 
     fn call(&mut self, request: Request) -> ResponseFuture<S::Future, L> {
-        ResponseFuture { limited: self.timer.timeout(self.limit, self.inner.call(request)), late: self.late.clone() }
+        let TimeoutLayer { timer, late, limit } = &self.layer;
+        ResponseFuture { limited: timer.timeout(*limit, self.inner.call(request)), late: late.clone() }
     }
 }
 

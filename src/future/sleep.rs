@@ -177,25 +177,22 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let ring = match &mut this.stage {
-            Stage::New => None,
-            Stage::Set(alarm) => Some(alarm.poll(context.waker())),
+        match &mut this.stage {
+            Stage::New => {}
+            Stage::Set(alarm) => match alarm.poll(context.waker()) {
+                // The waker is set by now, so it is woken if the deadline comes after this look.
+                Ring::NotYet if !std::mem::take(&mut this.has_moved) || !this.has_come() => return Poll::Pending,
+                // The clock is read only if a shutdown may have rung it.
+                Ring::Rang => return this.be_ready(false),
+                Ring::Ended => return this.be_ready(!this.has_come()),
+                Ring::NotYet | Ring::Never => {}
+            },
             Stage::SetElsewhere(alarm) => match alarm.poll(context.waker()) {
                 Ring::NotYet => return Poll::Pending,
                 // The clock of its own engine decides, not that of the global one.
-                Ring::Rang | Ring::Ended | Ring::Never => None,
+                Ring::Rang | Ring::Ended | Ring::Never => {}
             },
             Stage::Elapsed { .. } => return Poll::Ready(()),
-        };
-        match ring {
-            // The waker is set by now, so it is woken if the deadline comes after this look.
-            Some(Ring::NotYet) if !std::mem::take(&mut this.has_moved) || !this.has_come() => {
-                return Poll::Pending;
-            }
-            // The clock is read only if a shutdown may have rung it.
-            Some(Ring::Rang) => return this.be_ready(false),
-            Some(Ring::Ended) => return this.be_ready(!this.has_come()),
-            Some(Ring::NotYet | Ring::Never) | None => {}
         }
         if this.has_come() {
             return this.be_ready(false);
@@ -224,6 +221,7 @@ impl Sleep {
         Poll::Pending
     }
 
+    #[inline]
     fn has_come(&self) -> bool {
         self.timeline().has_come(self.deadline)
     }

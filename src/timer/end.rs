@@ -137,7 +137,11 @@ impl Timer {
         let state = Arc::new(Mutex::new(State::UnderWay(None)));
         let is_in_a_task = is_running_a_task();
         let shut_down = move |timer: &Timer, state: &Mutex<State>| {
-            end(state, catch_unwind(AssertUnwindSafe(|| timer.shutdown_for(is_in_a_task, how))));
+            let answer = catch_unwind(AssertUnwindSafe(|| timer.shutdown_for(is_in_a_task, how)));
+            let before = std::mem::replace(&mut *lock(state), State::Ended(answer));
+            if let State::UnderWay(Some(waker)) = before {
+                panics::catch(|| waker.wake());
+            }
         };
         let has_thread = !self.engine.is_driven() && {
             let (timer, theirs) = (self.clone(), Arc::clone(&state));
@@ -173,15 +177,7 @@ enum State {
     /// With the waker of the task that waits.
     UnderWay(Option<Waker>),
     /// With the answer, until the future gives it away.
-    Ended(Option<Answer>),
-}
-
-/// Keeps the answer for the future, or drops it if that has gone, and wakes the task that waits.
-fn end(state: &Mutex<State>, answer: Answer) {
-    let before = std::mem::replace(&mut *lock(state), State::Ended(Some(answer)));
-    if let State::UnderWay(Some(waker)) = before {
-        panics::catch(|| waker.wake());
-    }
+    Ended(Answer),
 }
 
 impl Future for ShutdownFuture {
@@ -198,13 +194,9 @@ impl Future for ShutdownFuture {
                 std::mem::swap(old, &mut waker);
                 return Poll::Pending;
             }
-            State::Ended(answer) => answer.take(),
+            State::Ended(answer) => std::mem::replace(answer, Ok(Err(ShutdownError::AlreadyShutdown))),
         };
-        match answer {
-            Some(Ok(answer)) => Poll::Ready(answer),
-            Some(Err(panic)) => resume_unwind(panic),
-            None => Poll::Ready(Err(ShutdownError::AlreadyShutdown)),
-        }
+        Poll::Ready(answer.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
 

@@ -47,12 +47,8 @@ impl ManualClock {
         let _step = self.step();
         let engine = &timer.engine;
         let is_its_clock = engine.shared.timeline().as_manual().is_some_and(|clock| clock.is_same(self));
-        let Some(until) = is_its_clock.then(|| engine.until_next()).flatten() else { return false };
-        let is_in_reach = self.reaches(until);
-        if is_in_reach {
-            self.advance(until);
-        }
-        is_in_reach
+        let next = is_its_clock.then(|| engine.until_next()).flatten().filter(|&until| self.reaches(until));
+        next.inspect(|&until| self.advance(until)).is_some()
     }
 
     /// Moves the clock forward by `by`, from deadline to deadline, and waits at each until what is
