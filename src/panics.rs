@@ -1,6 +1,7 @@
 //! Panics of user code.
 
 use std::any::Any;
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +27,13 @@ pub(crate) struct CatchUnwind<T>(ManuallyDrop<T>);
 impl<T> CatchUnwind<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(ManuallyDrop::new(value))
+    }
+}
+
+/// User code is shown only as being there.
+impl<T> fmt::Debug for CatchUnwind<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct SharedPlan {
     pub(crate) arena: Arena,
     pub(crate) max_pending: Option<usize>,
     pub(crate) max_wait: Duration,
-    pub(crate) on_panic: Option<PanicHook>,
+    pub(crate) on_panic: Option<CatchUnwind<PanicHook>>,
 }
 
 /// What all shards and threads of one engine share.
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     /// or panicked.
     pub(crate) caller_ran: AtomicU64,
     pub(crate) overdue: Overdue,
-    on_panic: CatchUnwind<Option<PanicHook>>,
+    on_panic: Option<CatchUnwind<PanicHook>>,
     /// Timeouts that belong into a shutdown's answer but were not in a shard when it was closed.
     /// `None` unless a shutdown is waiting.
     pub(super) unfired_outside: Mutex<Option<Chain<Won>>>,
@@ -87,7 +87,7 @@ impl Shared {
             panicked: AtomicU64::new(0),
             caller_ran: AtomicU64::new(0),
             overdue: Overdue::default(),
-            on_panic: CatchUnwind::new(plan.on_panic),
+            on_panic: plan.on_panic,
             unfired_outside: Mutex::new(None),
             generation: fork::generation(),
         }
@@ -236,7 +236,7 @@ impl Shared {
     pub(crate) fn report(&self, panic: Panic) {
         self.panicked.fetch_add(1, Ordering::Relaxed);
         events::task_panicked(&*panic);
-        if let Some(hook) = &*self.on_panic {
+        if let Some(hook) = &self.on_panic {
             // If the hook panics too, that panic is dropped: nobody is left to report it to.
             panics::catch(|| hook(&*panic));
         }

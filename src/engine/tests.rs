@@ -14,6 +14,7 @@ use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
 use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset};
+use crate::panics::CatchUnwind;
 use crate::shard::{Command, Number, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{CustomClock, ManualClock, Subtick, Timeline};
@@ -333,7 +334,13 @@ fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     let timeline = Timeline::new(Some(CustomClock::new(ManualClock::new())), Duration::from_micros(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
     let arena = Arena::new(0).expect("memory");
-    let plan = SharedPlan { timeline, arena, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
+    let plan = SharedPlan {
+        timeline,
+        arena,
+        max_pending: None,
+        max_wait: MAX_WAIT,
+        on_panic: Some(CatchUnwind::new(on_panic)),
+    };
     let mut rig = Rig::new(ENOUGH);
     rig.shared = SharedRef::create(plan, numbers()).expect("memory");
     rig.shard = Core::new(&rig.shared, 1, small_wheel(), ENOUGH);

@@ -8,7 +8,7 @@ use super::{Executor, Expired, Inline, ThreadPool};
 use crate::panics::CatchUnwind;
 
 /// The executor of an engine, and what the engine knows of it if it is one of ours.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     executor: CatchUnwind<Arc<dyn Executor>>,
     pub(crate) is_inline: bool,

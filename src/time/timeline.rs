@@ -1,7 +1,6 @@
 //! An engine's time: a clock and a scale.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use super::upper_bound_clock::{self, UpperBound};
 use crate::panics::{self, CatchUnwind};
 
 /// A clock that the user gave.
+#[derive(Debug)]
 pub(crate) struct CustomClock {
     /// In a `CatchUnwind`: the thread that drops the engine's memory last may be doing something
     /// else, which a panic of the clock's destructor must not interrupt.
@@ -245,12 +245,6 @@ impl Timeline {
 
 fn now(custom: Option<&CustomClock>) -> Instant {
     custom.map_or_else(Instant::now, |custom| custom.clock.now())
-}
-
-impl fmt::Debug for CustomClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CustomClock")
-    }
 }
 
 #[cfg(all(test, not(loom)))]

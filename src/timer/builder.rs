@@ -1,7 +1,6 @@
 //! The options of an engine.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +55,7 @@ const DEFAULT_MAX_WAIT: Duration = if cfg!(loom) { Duration::ZERO } else { Durat
 /// | [`on_panic`](Self::on_panic) | hook | none | the engine counts the panics of tasks |
 /// | [`on_turn`](Self::on_turn) | hook | none | a hook costs a look at the clock for each turn that it is called for |
 /// | [`on_worker_start`](Self::on_worker_start) | hook | none | |
+#[derive(Debug)]
 #[must_use = "a Builder does nothing until `build` is called"]
 pub struct Builder {
     pub(super) shards: Option<usize>,
@@ -71,7 +71,7 @@ pub struct Builder {
     pub(super) executor: Option<Chosen>,
     pub(super) clock: Option<CustomClock>,
     pub(super) thread_name: String,
-    pub(super) on_panic: Option<PanicHook>,
+    pub(super) on_panic: Option<CatchUnwind<PanicHook>>,
     pub(super) hooks: WorkerHooks,
 }
 
@@ -268,7 +268,7 @@ impl Builder {
     ///
     /// Default: none. The engine counts the panic, and the process's panic hook shows it.
     pub fn on_panic(self, hook: impl Fn(&(dyn Any + Send)) + Send + Sync + 'static) -> Self {
-        Self { on_panic: Some(Box::new(hook)), ..self }
+        Self { on_panic: Some(CatchUnwind::new(Box::new(hook))), ..self }
     }
 
     /// A hook that is called after each turn of a shard in which a tick has come or something has
@@ -304,24 +304,5 @@ impl Builder {
     /// Default: none. A driven engine has no threads, and does not call it.
     pub fn on_worker_start(self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         Self { hooks: WorkerHooks { on_start: CatchUnwind::new(Some(Arc::new(hook))), ..self.hooks }, ..self }
-    }
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("shards", &self.shards)
-            .field("tick_duration", &self.tick_duration)
-            .field("ticks_per_wheel", &self.ticks_per_wheel)
-            .field("levels", &self.levels)
-            .field("limits", &self.limits)
-            .field("max_pending_timeouts", &self.max_pending_timeouts)
-            .field("max_wait", &self.max_wait)
-            .field("capacity", &self.capacity)
-            .field("pinning", &self.pinning)
-            .field("wait", &self.wait)
-            .field("clock", &self.clock)
-            .field("thread_name", &self.thread_name)
-            .finish_non_exhaustive()
     }
 }

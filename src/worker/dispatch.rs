@@ -48,7 +48,7 @@ impl Looks {
 }
 
 /// The user's hooks that a worker calls.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerHooks {
     pub(crate) on_start: CatchUnwind<Option<StartHook>>,
     pub(crate) on_turn: CatchUnwind<Option<TurnHook>>,
