@@ -8,7 +8,7 @@ use super::Timer;
 use super::builder::Builder;
 use super::driver::{Bell, Driver};
 use super::engine::{Engine, Runner};
-use super::error::{BuildError, check_count, check_duration};
+use super::error::{BuildError, check, check_count};
 use crate::arena::Arena;
 use crate::engine::{Core, SharedPlan, SharedRef};
 use crate::executor::{Chosen, ThreadPool};
@@ -98,8 +98,9 @@ impl Builder {
         shared.set_waker(&ring);
         let shards = Arc::new(Mutex::new(shards));
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
-        let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
-        Ok((Timer::new_on(Engine::new(shared, Runner::Driver(shards), None, self.slots())), driver))
+        let engine = Engine::new(shared.clone(), Runner::Driver(Arc::clone(&shards)), None, self.slots());
+        let driver = Driver { shared, shards, bell, on_turn, expiry_limit: self.limits.expiry, wakes: Vec::new() };
+        Ok((Timer::new_on(engine), driver))
     }
 
     fn slots(&self) -> usize {
@@ -108,13 +109,12 @@ impl Builder {
 
     /// Checks the options that all kinds of engines have. Returns the number of levels.
     fn checked_options(&self) -> Result<usize, BuildError> {
-        check_duration("tick_duration", self.tick_duration, SHORTEST_TICK)?;
+        // Its nanoseconds fit in 64 bits.
+        check("tick_duration", self.tick_duration.as_nanos(), SHORTEST_TICK.as_nanos(), u64::MAX.into())?;
         check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;
         check_count("transfer_limit", self.limits.transfer, usize::MAX)?;
         check_count("expiry_limit", self.limits.expiry, usize::MAX)?;
-        if let Some(max) = self.max_pending_timeouts {
-            check_count("max_pending_timeouts", max, usize::MAX)?;
-        }
+        check_count("max_pending_timeouts", self.max_pending_timeouts.unwrap_or(usize::MAX), usize::MAX)?;
         if self.capacity > MAX_CAPACITY {
             return Err(BuildError::Capacity { timeouts: self.capacity });
         }

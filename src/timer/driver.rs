@@ -77,13 +77,13 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// # }
 /// ```
 pub struct Driver {
-    shared: SharedRef,
-    shards: DrivenShards,
-    bell: Arc<Bell>,
-    on_turn: CatchUnwind<Option<TurnHook>>,
-    expiry_limit: usize,
+    pub(super) shared: SharedRef,
+    pub(super) shards: DrivenShards,
+    pub(super) bell: Arc<Bell>,
+    pub(super) on_turn: CatchUnwind<Option<TurnHook>>,
+    pub(super) expiry_limit: usize,
     /// The futures to wake when a turn is over. Empty between turns.
-    wakes: Vec<Expired>,
+    pub(super) wakes: Vec<Expired>,
 }
 
 /// The callback that a producer calls when it pushes a timeout that is due before the driver said
@@ -108,16 +108,6 @@ impl Wake for Bell {
 }
 
 impl Driver {
-    pub(super) fn new(
-        shared: SharedRef,
-        shards: DrivenShards,
-        bell: Arc<Bell>,
-        on_turn: CatchUnwind<Option<TurnHook>>,
-        expiry_limit: usize,
-    ) -> Self {
-        Self { shared, shards, bell, on_turn, expiry_limit, wakes: Vec::new() }
-    }
-
     /// Runs all due timeouts on the calling thread, and returns how many fired, futures included.
     ///
     /// The builder's [`transfer_limit`](crate::Builder::transfer_limit) and
@@ -256,10 +246,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.shared.is_forked() {
-            return;
-        }
-        discard_driven(&self.shared, lock(&self.shards));
+        let Some(shards) = self.lock_shards() else { return };
+        discard_driven(&self.shared, shards);
         // The callback may hold parts of the loop. Drop it now, and not when the last handle goes.
         let callback = lock(&self.bell.0).take();
         drop(callback);

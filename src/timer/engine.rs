@@ -146,15 +146,6 @@ impl Engine {
         remote.sleeps_until().is_none() && !remote.is_closed() && remote.wake()
     }
 
-    /// Makes all workers read the time again, because its speed has changed, or it has stepped. A
-    /// driven engine calls the callback of its driver.
-    fn call_workers(&self) {
-        match &self.runner {
-            Runner::Workers(_) => self.started().for_each(|remote| _ = remote.request_turn()),
-            Runner::Driver(_) => self.shared.remotes().iter().for_each(|remote| remote.ring()),
-        }
-    }
-
     /// Returns the earliest deadline of all pending timeouts. Returns `None` if nothing is pending,
     /// or only timeouts that never fire. With workers, waits until they have answered.
     fn earliest(&self) -> Option<Subtick> {
@@ -206,28 +197,27 @@ pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Opti
 }
 
 /// Closes and removes all shards, and drops their pending timeouts.
-pub(super) fn discard_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Core>>) {
-    let mut shards = std::mem::take(&mut *locked);
-    let mut left = UnfiredList::new();
-    shards.iter_mut().for_each(|shard| left.append(shard.close(shared)));
-    drop(locked);
-    drop(left);
-    run_held(shared, shards);
+pub(super) fn discard_driven(shared: &SharedRef, shards: MutexGuard<'_, Vec<Core>>) {
+    drop(close_driven(shared, shards, Command::StopAndDiscard));
 }
 
-/// Closes and removes all shards for a shutdown. It may have to run tasks first. It runs them here,
-/// after it has unlocked the shards. It needs no memory.
+/// Closes and removes all shards for a shutdown.
 fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) -> UnfiredList {
-    let mut left = UnfiredList::new();
     let tell = || shared.remotes().iter().for_each(|remote| remote.command(how));
     if let Command::StopAndReturn = how {
         // Before the lock: a turn that is under way on another thread runs nothing more.
         tell();
     }
-    let mut locked = lock(shards);
-    let mut shards = std::mem::take(&mut *locked);
+    let shards = lock(shards);
     // Periodic timeouts look at this command.
     tell();
+    close_driven(shared, shards, how)
+}
+
+/// Closes and removes all shards. It may have to run tasks first. It runs them here, after it has
+/// unlocked the shards, and wakes the futures that slept on them. It needs no memory.
+fn close_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Core>>, how: Command) -> UnfiredList {
+    let (mut shards, mut left) = (std::mem::take(&mut *locked), UnfiredList::new());
     // If a user clock panics, nothing more is found to be due, and all is handed back.
     if let Command::Drain(_) = how
         && let Some(now_ns) = shared.timeline().try_now_ns()
@@ -245,14 +235,9 @@ fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) -> Unfire
         }
     }
     drop(locked);
-    run_held(shared, shards);
-    left
-}
-
-/// Runs what the shards hold, and wakes the futures that slept on them.
-fn run_held(shared: &SharedRef, mut shards: Vec<Core>) {
     shards.iter_mut().filter_map(Core::take_held).for_each(run_here);
     shards.iter_mut().filter_map(|shard| shard.take_wakes(shared)).for_each(run_here);
+    left
 }
 
 /// The part that all `Timer`s share. When the last one has gone, the engine is left to the futures
@@ -314,9 +299,12 @@ impl Drop for Engine {
 }
 
 impl ClockListener for Engine {
+    /// Makes all workers read the time again. A driven engine calls the callback of its driver.
     fn stepped(&self) {
-        if !self.shared.is_forked() {
-            self.call_workers();
+        match &self.runner {
+            _ if self.shared.is_forked() => {}
+            Runner::Workers(_) => self.started().for_each(|remote| _ = remote.request_turn()),
+            Runner::Driver(_) => self.shared.remotes().iter().for_each(|remote| remote.ring()),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 /// A timeout that was not scheduled, with its task. [`kind`](Self::kind) says why. Each [`Refusal`]
 /// says what to do about it.
@@ -352,12 +351,8 @@ pub(super) fn check_count(option: &'static str, value: usize, max: usize) -> Res
     check(option, value as u128, 1, max as u128)
 }
 
-/// Checks that a duration is at least `min`, and that its nanoseconds fit in 64 bits.
-pub(super) fn check_duration(option: &'static str, value: Duration, min: Duration) -> Result<(), BuildError> {
-    check(option, value.as_nanos(), min.as_nanos(), u128::from(u64::MAX))
-}
-
-fn check(option: &'static str, value: u128, min: u128, max: u128) -> Result<(), BuildError> {
+/// Checks that a value is not zero, and neither less than `min` nor more than `max`.
+pub(super) fn check(option: &'static str, value: u128, min: u128, max: u128) -> Result<(), BuildError> {
     match value {
         0 => Err(BuildError::Zero { option }),
         _ if value < min => Err(BuildError::TooSmall { option, value, min }),

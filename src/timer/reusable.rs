@@ -12,7 +12,7 @@ use super::{Timeout, Timer};
 use crate::engine::{EngineRef, NoWait, Shared};
 use crate::panics::{self, Panic};
 use crate::shard::Remote;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::time::{Subtick, Timeline};
 
 impl Timer {
@@ -175,10 +175,7 @@ impl Reusable {
     ///
     /// The call does not block on a run that is under way, and does not affect it.
     pub fn disarm(&self) -> bool {
-        if self.is_forked() {
-            return false;
-        }
-        let mut state = lock(&self.runs.state);
+        let Some(mut state) = self.state() else { return false };
         let was_armed = state.is_armed();
         let timeout = state.timeout.take();
         state.waiting = None;
@@ -193,12 +190,12 @@ impl Reusable {
     /// run that is under way has ended.
     #[must_use]
     pub fn is_armed(&self) -> bool {
-        !self.is_forked() && lock(&self.runs.state).is_armed()
+        self.state().is_some_and(|state| state.is_armed())
     }
 
-    /// In a forked child another thread of the parent may hold the lock for ever.
-    fn is_forked(&self) -> bool {
-        self.engine.shared().is_forked()
+    /// Returns `None` in a forked child: another thread of the parent may hold the lock for ever.
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        (!self.engine.shared().is_forked()).then(|| lock(&self.runs.state))
     }
 
     fn timeline(&self) -> &Timeline {
@@ -206,7 +203,7 @@ impl Reusable {
     }
 
     fn arm_to(&self, deadline: Subtick) -> Result<(), Refusal> {
-        if self.is_forked() {
+        if self.engine.shared().is_forked() {
             return Err(Refusal::Forked);
         }
         // The worker may wait for the lock, so nobody waits for the worker under it.
