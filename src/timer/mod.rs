@@ -25,7 +25,6 @@ mod error;
 mod guard;
 mod health;
 mod instances;
-mod raw;
 mod schedule;
 mod shutdown;
 mod stats;
