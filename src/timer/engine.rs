@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::ShutdownError;
-use super::instances::Instance;
+use super::instances;
 use super::shutdown::{Shutdown, Unfired};
 use crate::engine::{Core, SharedRef, UnfiredList};
 use crate::executor::{Chosen, is_running_a_task, is_running_a_task_of, run_here};
@@ -35,11 +35,11 @@ pub(super) struct Engine {
     unfired: Mutex<UnfiredList>,
     /// What the workers hand their batches to, until a shutdown.
     executor: Mutex<Option<Chosen>>,
-    _instance: Instance,
 }
 
 impl Engine {
     pub(super) fn new(shared: SharedRef, runner: Runner, executor: Option<Chosen>, ticks_per_wheel: usize) -> Self {
+        instances::begin();
         Self {
             shared,
             runner,
@@ -47,7 +47,6 @@ impl Engine {
             state: AtomicU8::new(RUNNING),
             unfired: Mutex::new(UnfiredList::new()),
             executor: Mutex::new(executor),
-            _instance: Instance::begin(),
         }
     }
 
@@ -280,6 +279,7 @@ impl Drop for Engine {
     /// The last `Timer` and the last future have gone. Nothing that is unfired runs any more, and
     /// this does not wait for anything.
     fn drop(&mut self) {
+        instances::end();
         if !self.begin_to_end() || self.shared.is_forked() {
             return;
         }

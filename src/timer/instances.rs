@@ -12,22 +12,15 @@ const MANY: usize = 64;
 static LIVING: AtomicUsize = AtomicUsize::new(0);
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Counts one engine for as long as it exists.
-#[derive(Debug)]
-pub(super) struct Instance;
-
-impl Instance {
-    pub(super) fn begin() -> Self {
-        let living = LIVING.fetch_add(1, Ordering::Relaxed) + 1;
-        if living > MANY && !TOLD.swap(true, Ordering::Relaxed) {
-            many_engines(living, MANY);
-        }
-        Self
+/// Counts an engine that begins.
+pub(super) fn begin() {
+    let living = LIVING.fetch_add(1, Ordering::Relaxed) + 1;
+    if living > MANY && !TOLD.swap(true, Ordering::Relaxed) {
+        many_engines(living, MANY);
     }
 }
 
-impl Drop for Instance {
-    fn drop(&mut self) {
-        LIVING.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Counts it no more.
+pub(super) fn end() {
+    LIVING.fetch_sub(1, Ordering::Relaxed);
 }
