@@ -222,8 +222,7 @@ impl Publisher {
     /// Call it every few seconds: the quantiles of lateness cover the time since the last call if
     /// that is longer than a minute.
     pub fn publish(&self) -> bool {
-        let Some((now, stats, health)) = self.engine.look() else { return false };
-        let engine = (stats, health);
+        let Some((now, engine)) = self.engine.look() else { return false };
         self.whole.publish(&engine);
         let (stats, health) = engine;
         self.lateness.publish(now, stats.lateness);
@@ -251,9 +250,7 @@ impl Publisher {
 /// The errors of [`Timer::schedule_at_fixed_rate`], without the task.
 pub fn publish_every(timer: &Timer, period: Duration) -> Result<Timeout, ScheduleError<()>> {
     let publisher = Publisher::new(timer);
-    let publish = move || {
-        publisher.publish();
-    };
+    let publish = move || _ = publisher.publish();
     timer.schedule_at_fixed_rate(Duration::ZERO, period, publish).map_err(ScheduleError::without_task)
 }
 

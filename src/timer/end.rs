@@ -134,14 +134,13 @@ impl Timer {
     /// The future panics if the engine goes by a [`Clock`](crate::Clock) of the user's that has
     /// panicked. The engine is not shut down then.
     pub fn shutdown_async(&self, how: Shutdown) -> ShutdownFuture {
-        let state = Arc::new(Mutex::new(State::UnderWay(None)));
+        let state = Arc::new(Mutex::new(State { waker: None, answer: None }));
         let is_in_a_task = is_running_a_task();
         let shut_down = move |timer: &Timer, state: &Mutex<State>| {
             let answer = catch_unwind(AssertUnwindSafe(|| timer.shutdown_for(is_in_a_task, how)));
-            let before = std::mem::replace(&mut *lock(state), State::Ended(answer));
-            if let State::UnderWay(Some(waker)) = before {
-                panics::catch(|| waker.wake());
-            }
+            lock(state).answer = Some(answer);
+            let waker = lock(state).waker.take();
+            panics::catch(|| waker.map(Waker::wake));
         };
         let has_thread = !self.engine.is_driven() && {
             let (timer, theirs) = (self.clone(), Arc::clone(&state));
@@ -172,12 +171,11 @@ pub struct ShutdownFuture {
     generation: u64,
 }
 
-#[derive(Debug)]
-enum State {
-    /// With the waker of the task that waits.
-    UnderWay(Option<Waker>),
-    /// With the answer, until the future gives it away.
-    Ended(Answer),
+struct State {
+    /// That of the task that waits.
+    waker: Option<Waker>,
+    /// `None` while the shutdown is under way.
+    answer: Option<Answer>,
 }
 
 impl Future for ShutdownFuture {
@@ -189,13 +187,13 @@ impl Future for ShutdownFuture {
         }
         // A waker is cloned before the lock, and dropped after it: both are user code.
         let mut waker = Some(context.waker().clone());
-        let answer = match &mut *lock(&self.state) {
-            State::UnderWay(old) => {
-                std::mem::swap(old, &mut waker);
-                return Poll::Pending;
-            }
-            State::Ended(answer) => std::mem::replace(answer, Ok(Err(ShutdownError::AlreadyShutdown))),
+        let mut state = lock(&self.state);
+        let Some(answer) = &mut state.answer else {
+            std::mem::swap(&mut state.waker, &mut waker);
+            return Poll::Pending;
         };
+        let answer = std::mem::replace(answer, Ok(Err(ShutdownError::AlreadyShutdown)));
+        drop(state);
         Poll::Ready(answer.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 }
@@ -212,17 +210,14 @@ impl Drop for ShutdownFuture {
         if self.is_forked() {
             return;
         }
-        let waker = match &mut *lock(&self.state) {
-            State::UnderWay(waker) => waker.take(),
-            State::Ended(_) => None,
-        };
+        let waker = lock(&self.state).waker.take();
         drop(waker);
     }
 }
 
 impl fmt::Debug for ShutdownFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_under_way = self.is_forked() || matches!(*lock(&self.state), State::UnderWay(_));
+        let is_under_way = self.is_forked() || lock(&self.state).answer.is_none();
         f.debug_struct("ShutdownFuture").field("is_under_way", &is_under_way).finish()
     }
 }

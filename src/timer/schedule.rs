@@ -260,8 +260,7 @@ impl<'a> Shard<'a> {
             let entries = free.into_iter().zip(tasks).map(arm).collect();
             if let Err(mut refused) = remote.push_chain(chain, deadline, shared.timeline()) {
                 let newest_first = std::iter::from_fn(|| refused.pop());
-                let tasks = newest_first.map(|armed| take_back(armed, mine));
-                let mut tasks: Vec<W> = tasks.collect();
+                let mut tasks: Vec<W> = newest_first.map(|armed| take_back(armed, mine)).collect();
                 tasks.reverse();
                 shared.give_places_back(len);
                 return Err(self.refuse(mine, len, Refusal::Shutdown, tasks));

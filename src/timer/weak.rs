@@ -21,8 +21,8 @@ impl Timer {
 impl WeakTimer {
     /// Returns the time by the engine's clock, its counters and its health. `None` if the last
     /// timer and the last future have gone.
-    pub(crate) fn look(&self) -> Option<(Instant, Stats, Health)> {
+    pub(crate) fn look(&self) -> Option<(Instant, (Stats, Health))> {
         let engine = self.0.upgrade()?;
-        Some((engine.shared.timeline().now(), Stats::of(&engine), Health::of(&engine)))
+        Some((engine.shared.timeline().now(), (Stats::of(&engine), Health::of(&engine))))
     }
 }
