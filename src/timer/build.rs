@@ -137,15 +137,14 @@ impl Builder {
         // A slot of the lowest level is a subtick.
         let lowest = self.slots() * shared.timeline().scale().division().subticks();
         let lowest = lowest.min(MOST_SUBTICKS.max(self.slots()));
-        let wheel = |_| {
+        let shard = |index| {
             let mut wheel = Wheel::new(lowest, self.slots(), levels).ok_or_else(no_memory)?;
             wheel.spread_cascades(self.tick_duration);
             let has_room = wheel.reserve(self.capacity.div_ceil(shards));
-            if has_room { Ok(wheel) } else { Err(BuildError::Capacity { timeouts: self.capacity }) }
+            let shard = has_room.then(|| Core::new(&shared, index, wheel, self.limits));
+            shard.ok_or(BuildError::Capacity { timeouts: self.capacity })
         };
-        let wheels = (0..shards).map(wheel).collect::<Result<Vec<_>, _>>()?;
-        let shard = |(index, wheel)| Core::new(&shared, index, wheel, self.limits);
-        let shards = wheels.into_iter().enumerate().map(shard).collect();
+        let shards = (0..shards).map(shard).collect::<Result<_, _>>()?;
         Ok((shared, shards))
     }
 
