@@ -146,8 +146,7 @@ impl Wheel {
         note(deadline);
         let entry = Linked::of(entry);
         let place = self.slots.insert_at(entry, as_tick(deadline)).expect("the caller has asked for room");
-        // SAFETY: the wheel has it in a cell.
-        unsafe { entry.set_place(place) };
+        self.entries.placed(entry, place);
         Ok(())
     }
 
