@@ -25,8 +25,9 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// schedule too, [`on_earlier`](Self::on_earlier) sets a callback that wakes the loop.
 ///
 /// Dropping the driver ends the engine. Pending timeouts are dropped unrun, and new ones are
-/// refused. In a child process that was forked off after the engine was made the driver runs
-/// nothing, because the pending timeouts belong to the parent.
+/// refused. A shutdown that has begun on another thread gets them all the same. In a child process
+/// that was forked off after the engine was made the driver runs nothing, because the pending
+/// timeouts belong to the parent.
 ///
 /// ```
 /// use std::cell::Cell;
@@ -247,7 +248,11 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         let Some(shards) = self.lock_shards() else { return };
-        discard_driven(&self.shared, shards);
+        // A shutdown that has given its command waits for this lock, and has to answer with what is
+        // pending.
+        if !self.shared.remotes().iter().any(|remote| remote.is_commanded() && !remote.is_unwanted()) {
+            discard_driven(&self.shared, shards);
+        }
         // The callback may hold parts of the loop. Drop it now, and not when the last handle goes.
         let callback = lock(&self.bell.0).take();
         drop(callback);

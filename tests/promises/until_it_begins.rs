@@ -140,8 +140,10 @@ fn a_shutdown_on_another_thread_ends_a_turn_that_is_under_way() {
     let turning = thread::spawn(move || {
         while !theirs.is_shutdown() {
             driver.turn();
-            thread::sleep(MS);
+            thread::yield_now();
         }
+        // At once, while the shutdown still waits for the end of the turn.
+        drop(driver);
     });
     let mut left = Vec::new();
     let (ran, _) = end_in_the_midst(&timer, false, || left = timer.shutdown().expect("the first"));
