@@ -54,9 +54,9 @@ impl Target {
 pub struct Wheel<T> {
     pub(crate) lists: Lists<T>,
     pub(crate) levels: Box<[Level]>,
-    /// The lowest level that reaches a distance from the cursor, by the logarithm of the distance.
-    /// Where the cursor is within one of its slots, it may not reach the farthest of these. Then
-    /// the next level does.
+    /// The lowest level whose ring is as wide as a distance from the cursor, by the logarithm of
+    /// the distance; the last level if none is. From any cursor a level reaches as far as its ring
+    /// is wide, and a little farther.
     by_distance: [u8; 64],
     /// The cascade of level l is at l - 1. There is at most one at a time, because a span's cascade
     /// is over before the next span is opened.
@@ -314,8 +314,9 @@ impl<T: Copy + Eq> Wheel<T> {
         Drain { wheel: self, list: 0 }
     }
 
-    /// Chooses the lowest level that reaches a deadline. `direct` is 1 for an item that is new, and
-    /// 0 for one that was in the wheel before: that goes in front of those that are new.
+    /// Chooses the lowest level that is wide enough for a deadline. `direct` is 1 for an item that
+    /// is new, and 0 for one that was in the wheel before: that goes in front of those that are
+    /// new.
     #[inline]
     fn target(&self, deadline: u64, direct: u32) -> Target {
         let Some(distance) = deadline.checked_sub(self.cursor) else { return Target::outside(LATE) };
@@ -323,28 +324,21 @@ impl<T: Copy + Eq> Wheel<T> {
         if self.levels[index].reaches(deadline) {
             return self.slot(index, deadline, direct);
         }
-        self.target_above(index, deadline, direct)
+        self.target_beyond(deadline, direct)
     }
 
-    /// Chooses the level above one that does not reach a deadline.
+    /// The last level takes what none reaches, for another round.
     #[inline(never)]
-    fn target_above(&self, index: usize, deadline: u64, direct: u32) -> Target {
-        if deadline == NEVER {
-            return Target::outside(FAR);
-        }
-        // The last level takes what none reaches, for another round.
-        let last = self.levels.len() - 1;
-        let above = last.min(index + 1);
-        debug_assert!(above == last || self.levels[above].reaches(deadline));
-        self.slot(above, deadline, direct)
+    fn target_beyond(&self, deadline: u64, direct: u32) -> Target {
+        if deadline == NEVER { Target::outside(FAR) } else { self.slot(self.levels.len() - 1, deadline, direct) }
     }
 
     #[inline]
     fn slot(&self, index: usize, deadline: u64, direct: u32) -> Target {
         let level = &self.levels[index];
         let span = level.span_of(deadline);
-        // The level below reaches two whole spans of this one beyond the cursor, and a span is
-        // opened at most half a span early. So what that level does not reach is not opened yet.
+        // The item is two whole spans or more away, as the ring below is not as wide as that, and a
+        // span is opened at most half a span early. So its span is not opened yet.
         debug_assert!(span >= level.first_unopened(self.cursor));
         Target { list: level.list(span) + direct, level: index }
     }
