@@ -25,9 +25,9 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// schedule too, [`on_earlier`](Self::on_earlier) sets a callback that wakes the loop.
 ///
 /// Dropping the driver ends the engine. Pending timeouts are dropped unrun, and new ones are
-/// refused. A shutdown that has begun on another thread gets them all the same. In a child process
-/// that was forked off after the engine was made the driver runs nothing, because the pending
-/// timeouts belong to the parent.
+/// refused. A [`Shutdown::Cancel`](crate::Shutdown::Cancel) on another thread that has stopped the
+/// last turn gets them all the same. In a child process that was forked off after the engine was
+/// made the driver runs nothing, because the pending timeouts belong to the parent.
 ///
 /// ```
 /// use std::cell::Cell;
@@ -250,7 +250,10 @@ impl Drop for Driver {
         let Some(shards) = self.lock_shards() else { return };
         // A shutdown that has given its command waits for this lock, and has to answer with what is
         // pending.
-        if !self.shared.remotes().iter().any(|remote| remote.is_commanded() && !remote.is_unwanted()) {
+        if self.shared.remotes().iter().any(|remote| remote.is_commanded() && !remote.is_unwanted()) {
+            // Before the callback goes, whose captures are user values.
+            drop(shards);
+        } else {
             discard_driven(&self.shared, shards);
         }
         // The callback may hold parts of the loop. Drop it now, and not when the last handle goes.

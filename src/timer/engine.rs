@@ -234,6 +234,10 @@ fn close_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Core>>, how: 
         }
     }
     drop(locked);
+    if let Command::StopAndDiscard = how {
+        // Before a waker runs, which sees that the engine has ended.
+        left = UnfiredList::new();
+    }
     shards.iter_mut().filter_map(Core::take_held).for_each(run_here);
     shards.iter_mut().filter_map(|shard| shard.take_wakes(shared)).for_each(run_here);
     left

@@ -2,7 +2,7 @@
 //! due and on its way to a thread.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -136,7 +136,9 @@ fn a_shutdown_hands_back_what_is_due_and_has_not_begun() {
 #[test]
 fn a_shutdown_on_another_thread_ends_a_turn_that_is_under_way() {
     let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
-    let theirs = timer.clone();
+    let (theirs, (ended, ends)) = (timer.clone(), channel());
+    let captured = Mutex::new(WaitsFor(ends));
+    driver.on_earlier(move || _ = &captured);
     let turning = thread::spawn(move || {
         while !theirs.is_shutdown() {
             driver.turn();
@@ -148,7 +150,17 @@ fn a_shutdown_on_another_thread_ends_a_turn_that_is_under_way() {
     let mut left = Vec::new();
     let (ran, _) = end_in_the_midst(&timer, false, || left = timer.shutdown().expect("the first"));
     assert!(left.len() > 1_000 && left.len() + ran == 5_000, "{} left, {ran} have run", left.len());
+    ended.send(()).expect("the callback waits, or is about to");
     turning.join().expect("no panic");
+}
+
+/// What a callback may capture: its drop waits for what another thread does after a shutdown.
+struct WaitsFor(Receiver<()>);
+
+impl Drop for WaitsFor {
+    fn drop(&mut self) {
+        self.0.recv().expect("the test sends");
+    }
 }
 
 #[test]
