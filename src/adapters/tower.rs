@@ -192,7 +192,8 @@ impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
     type Service = Timeout<S, Late>;
 
     fn layer(&self, inner: S) -> Timeout<S, Late> {
-        Timeout { layer: self.clone(), inner }
+        let Self { timer, late, limit } = self.clone();
+        Timeout { timer, late, limit, inner }
     }
 }
 
@@ -213,7 +214,9 @@ impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
 /// [`StatusCode`]: https://docs.rs/http/1/http/status/struct.StatusCode.html
 #[derive(Clone, Debug)]
 pub struct Timeout<S, Late = AsError> {
-    layer: TimeoutLayer<Late>,
+    timer: Timer,
+    late: Late,
+    limit: Duration,
     inner: S,
 }
 
@@ -222,7 +225,7 @@ impl<S> Timeout<S> {
     /// with an error.
     #[must_use]
     pub fn new(timer: Timer, limit: Duration, inner: S) -> Self {
-        Self { layer: TimeoutLayer::new(timer, limit), inner }
+        Self { timer, late: AsError, limit, inner }
     }
 }
 
@@ -231,7 +234,7 @@ impl<S> Timeout<S, StatusCode> {
     /// answered as [`TimeoutLayer::with_status`] says.
     #[must_use]
     pub fn with_status(timer: Timer, limit: Duration, status: StatusCode, inner: S) -> Self {
-        Self { layer: TimeoutLayer::with_status(timer, limit, status), inner }
+        Self { timer, late: status, limit, inner }
     }
 }
 
@@ -266,8 +269,7 @@ where
     }
 
     fn call(&mut self, request: Request) -> ResponseFuture<S::Future, L> {
-        let TimeoutLayer { timer, late, limit } = &self.layer;
-        ResponseFuture { limited: timer.timeout(*limit, self.inner.call(request)), late: late.clone() }
+        ResponseFuture { limited: self.timer.timeout(self.limit, self.inner.call(request)), late: self.late.clone() }
     }
 }
 
