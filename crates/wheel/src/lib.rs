@@ -38,9 +38,10 @@
 //! tick in which it is due.
 //!
 //! **First in, first out.** An item that a coarse level holds was inserted before all those of its
-//! deadline that finer levels hold, because each level reaches farther as time goes on, and never
-//! less far. So a slot has two lists: what cascades bring, and what was inserted into it directly.
-//! A level's cascade is over before the first slot that it may bring something to is opened.
+//! deadline that finer levels hold, because a deadline comes nearer as time goes on, and a nearer
+//! one goes into no coarser level. So a slot has two lists: what cascades bring, and what was
+//! inserted into it directly. A level's cascade is over before the first slot that it may bring
+//! something to is opened.
 //!
 //! **Rounds.** A deadline beyond the last level's reach goes into the last level too, and is put
 //! back each time its slot comes up.
