@@ -138,8 +138,11 @@ impl Timer {
         let is_in_a_task = is_running_a_task();
         let shut_down = move |timer: &Timer, state: &Mutex<State>| {
             let answer = catch_unwind(AssertUnwindSafe(|| timer.shutdown_for(is_in_a_task, how)));
-            lock(state).answer = Some(answer);
-            let waker = lock(state).waker.take();
+            let mut state = lock(state);
+            state.answer = Some(answer);
+            let waker = state.waker.take();
+            // A waker is the user's.
+            drop(state);
             panics::catch(|| waker.map(Waker::wake));
         };
         let has_thread = !self.engine.is_driven() && {
