@@ -21,7 +21,7 @@ pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Option<R> {
 /// A user value whose destructor may panic. The panic is caught and dropped. Each such value needs
 /// a wrapper of its own, because a second panic during the first one's unwinding would abort the
 /// process.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct CatchUnwind<T>(ManuallyDrop<T>);
 
 impl<T> CatchUnwind<T> {

@@ -281,7 +281,7 @@ impl Builder {
     ///
     /// Default: none.
     pub fn on_turn(self, hook: impl Fn(&Turn) + Send + Sync + 'static) -> Self {
-        Self { hooks: WorkerHooks { on_turn: CatchUnwind::new(Some(Arc::new(hook))), ..self.hooks }, ..self }
+        Self { hooks: WorkerHooks { on_turn: Some(CatchUnwind::new(Arc::new(hook))), ..self.hooks }, ..self }
     }
 
     /// A hook that each worker calls once, on its own thread, before its first turn, with the
@@ -303,6 +303,6 @@ impl Builder {
     ///
     /// Default: none. A driven engine has no threads, and does not call it.
     pub fn on_worker_start(self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        Self { hooks: WorkerHooks { on_start: CatchUnwind::new(Some(Arc::new(hook))), ..self.hooks }, ..self }
+        Self { hooks: WorkerHooks { on_start: Some(CatchUnwind::new(Arc::new(hook))), ..self.hooks }, ..self }
     }
 }

@@ -81,7 +81,7 @@ pub struct Driver {
     pub(super) shared: SharedRef,
     pub(super) shards: DrivenShards,
     pub(super) bell: Arc<Bell>,
-    pub(super) on_turn: CatchUnwind<Option<TurnHook>>,
+    pub(super) on_turn: Option<CatchUnwind<TurnHook>>,
     pub(super) expiry_limit: usize,
     /// The futures to wake when a turn is over. Empty between turns.
     pub(super) wakes: Vec<Expired>,

@@ -50,8 +50,8 @@ impl Looks {
 /// The user's hooks that a worker calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerHooks {
-    pub(crate) on_start: CatchUnwind<Option<StartHook>>,
-    pub(crate) on_turn: CatchUnwind<Option<TurnHook>>,
+    pub(crate) on_start: Option<CatchUnwind<StartHook>>,
+    pub(crate) on_turn: Option<CatchUnwind<TurnHook>>,
 }
 
 impl Dispatch {
