@@ -98,9 +98,8 @@ impl Builder {
         shared.set_waker(&ring);
         let shards = Arc::new(Mutex::new(shards));
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
-        let engine = Engine::new(shared.clone(), Runner::Driver(Arc::clone(&shards)), None, self.slots());
-        let driver = Driver { shared, shards, bell, on_turn, expiry_limit: self.limits.expiry, wakes: Vec::new() };
-        Ok((Timer::new_on(engine), driver))
+        let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
+        Ok((Timer::new_on(Engine::new(shared, Runner::Driver(shards), None, self.slots())), driver))
     }
 
     fn slots(&self) -> usize {
