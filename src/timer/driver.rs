@@ -25,9 +25,9 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// schedule too, [`on_earlier`](Self::on_earlier) sets a callback that wakes the loop.
 ///
 /// Dropping the driver ends the engine. Pending timeouts are dropped unrun, and new ones are
-/// refused. A [`Shutdown::Cancel`](crate::Shutdown::Cancel) on another thread that has stopped the
-/// last turn gets them all the same. In a child process that was forked off after the engine was
-/// made the driver runs nothing, because the pending timeouts belong to the parent.
+/// refused. A shutdown on another thread that has given its command gets them all the same. In a
+/// child process that was forked off after the engine was made the driver runs nothing, because the
+/// pending timeouts belong to the parent.
 ///
 /// ```
 /// use std::cell::Cell;

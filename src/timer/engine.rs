@@ -202,15 +202,10 @@ pub(super) fn discard_driven(shared: &SharedRef, shards: MutexGuard<'_, Vec<Core
 
 /// Closes and removes all shards for a shutdown.
 fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) -> UnfiredList {
-    let tell = || shared.remotes().iter().for_each(|remote| remote.command(how));
-    if let Command::StopAndReturn = how {
-        // Before the lock: a turn that is under way on another thread runs nothing more.
-        tell();
-    }
-    let shards = lock(shards);
-    // Periodic timeouts look at this command.
-    tell();
-    close_driven(shared, shards, how)
+    // Before the lock: a turn that is under way on another thread looks at it, and so does a driver
+    // that goes, which then leaves the shards to this call.
+    shared.remotes().iter().for_each(|remote| remote.command(how));
+    close_driven(shared, lock(shards), how)
 }
 
 /// Closes and removes all shards. It may have to run tasks first. It runs them here, after it has

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Inline, Refusal, ThreadPool, Timeout, Timer};
+use tourbillon::{Builder, Inline, Refusal, Shutdown, ThreadPool, Timeout, Timer};
 
 use crate::common::{Drops, HOUR, HandedOver, MS, Rig, Runs, assert_counters_reconcile, eventually};
 
@@ -152,6 +152,35 @@ fn a_shutdown_on_another_thread_ends_a_turn_that_is_under_way() {
     assert!(left.len() > 1_000 && left.len() + ran == 5_000, "{} left, {ran} have run", left.len());
     ended.send(()).expect("the callback waits, or is about to");
     turning.join().expect("no panic");
+}
+
+#[test]
+fn nothing_is_lost_if_a_driver_goes_while_a_shutdown_waits_for_its_turn() {
+    for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(Duration::ZERO)] {
+        let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
+        let (runs, (begun, begins)) = (Arc::new(AtomicUsize::new(0)), channel());
+        for delay in [[20 * MS; 19].as_slice(), &[HOUR]].concat() {
+            let (runs, begun) = (Arc::clone(&runs), begun.clone());
+            let task = move || {
+                runs.fetch_add(1, Ordering::SeqCst);
+                let _ = begun.send(());
+                thread::sleep(MS);
+            };
+            timer.schedule_detached(delay, task).expect("accepted");
+        }
+        let theirs = timer.clone();
+        let turning = thread::spawn(move || {
+            while !theirs.is_shutdown() {
+                driver.turn();
+                thread::yield_now();
+            }
+            drop(driver);
+        });
+        begins.recv().expect("the first begins");
+        let left = timer.shutdown_with(how).expect("the first").len();
+        assert_eq!(runs.load(Ordering::SeqCst) + left, 20, "{how:?}: {left} left");
+        turning.join().expect("no panic");
+    }
 }
 
 /// What a callback may capture: its drop waits for what another thread does after a shutdown.
