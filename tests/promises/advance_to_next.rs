@@ -124,6 +124,16 @@ fn an_advance_returns_when_all_due_timeouts_have_run_even_behind_a_long_list() {
 }
 
 #[test]
+fn an_advance_returns_when_all_due_timeouts_have_run_of_a_slot_of_more_than_a_turn_may_move() {
+    let (timer, clock) = on_workers(Timer::builder().executor(Inline).expiry_limit(2));
+    let runs = Runs::new(3_000);
+    (0..3_000).for_each(|id| timer.schedule_detached(HOUR, runs.task(id)).expect("accepted"));
+    clock.advance(MS);
+    clock.advance(HOUR);
+    runs.assert_each_ran_once();
+}
+
+#[test]
 fn a_periodic_timeout_is_one_deadline_after_the_other() {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);

@@ -421,6 +421,17 @@ fn a_driven_engine_drains_timeouts_that_came_after_a_turn_cut_short_by_a_limit()
 }
 
 #[test]
+fn a_driven_engine_drains_what_is_due_in_a_slot_of_more_than_a_turn_may_move() {
+    let (timer, driver, clock) = crate::common::driven_by(Timer::builder().expiry_limit(2));
+    let runs = Runs::new(3_000);
+    (0..3_000).for_each(|id| timer.schedule_detached(HOUR, runs.task(id)).expect("accepted"));
+    assert!(driver.next_wakeup().is_some(), "they are taken in");
+    clock.advance(HOUR);
+    assert!(timer.shutdown_with(Shutdown::Drain(Duration::ZERO)).expect("the first").is_empty());
+    runs.assert_each_ran_once();
+}
+
+#[test]
 fn no_way_to_shut_down_works_from_a_task_of_the_engine() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(HOUR)] {
         for mut rig in Rig::each(Timer::builder) {

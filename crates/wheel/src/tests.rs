@@ -353,6 +353,29 @@ fn a_jump_that_is_gone_through_in_parts_keeps_the_order() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
+fn a_call_that_has_not_gone_through_all_that_is_due_leaves_no_budget() {
+    // Of these one deadline comes by a cascade, and the other is beyond all that the wheel reaches.
+    for deadline in [100 * 512, 1 << 50] {
+        let mut bench = Bench::new(512, 2);
+        (0..3_000).for_each(|_| _ = bench.insert(deadline).expect("memory"));
+        bench.now = deadline;
+        let mut taken = 0;
+        loop {
+            let mut budget = 100;
+            bench.wheel.expire(&mut bench.store, deadline, &mut budget, |_, _| {
+                taken += 1;
+                Take::Taken
+            });
+            if budget > 0 {
+                break;
+            }
+        }
+        assert_eq!(taken, 3_000, "due at {deadline}");
+    }
+}
+
+#[test]
 fn a_jump_in_the_middle_of_a_cascade_keeps_the_order() {
     let mut bench = Bench::new(512, 2);
     let ids: Vec<_> = (0..20).map(|_| bench.insert(100 * 512 + 7).expect("memory")).collect();

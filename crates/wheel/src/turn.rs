@@ -34,9 +34,9 @@ impl<T: Copy + Eq> Wheel<T> {
     /// `budget` is how many items the call may handle. The call lowers it for each: also for those
     /// that come up and are not due, since their deadlines were moved. If a cascade has to be over,
     /// the call moves as many items of it at most, or the
-    /// [quota of cascades](Self::set_cascade_quota) if that is more. What is left over then
-    /// waits for the next call, and [`next_wakeup`](Self::next_wakeup) says so. What was due when
-    /// it was inserted takes turns with what has become due.
+    /// [quota of cascades](Self::set_cascade_quota) if that is more. What is left over in either
+    /// way waits for the next call: then the budget is 0, and [`next_wakeup`](Self::next_wakeup)
+    /// says so too. What was due when it was inserted takes turns with what has become due.
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
     /// beyond all that the last level reaches, the call looks at each item once, and sorts what is
@@ -74,7 +74,7 @@ impl<T: Copy + Eq> Wheel<T> {
             }
             if !self.lists.is_empty(ASIDE) {
                 if !self.sweep(items, now, &mut moves) {
-                    return;
+                    break;
                 }
                 self.lists.sort(items, DUE);
             }
@@ -95,7 +95,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 Some(event) => {
                     self.late_first = true;
                     if !self.handle(event, items, &mut moves) {
-                        return;
+                        break;
                     }
                 }
                 None if self.take_late(items) => {}
@@ -106,6 +106,8 @@ impl<T: Copy + Eq> Wheel<T> {
                 }
             }
         }
+        // There are no moves left, and what is due may be among what has still to move.
+        *budget = 0;
     }
 
     /// Moves a part of each cascade, once a tick. It is called after [`expire`](Self::expire), so
