@@ -3,8 +3,9 @@
 use std::future::{Future, ready};
 use std::hint::black_box;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Waker};
+use std::task::{self, Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,8 @@ pub(crate) struct Bench {
     turned: Turned,
     held: Vec<Timeout>,
     asleep: Vec<Sleep>,
+    /// The waker of a task other than the one that has polled what is asleep.
+    another: Waker,
     anchor: Option<Timeout>,
 }
 
@@ -114,7 +117,8 @@ impl Bench {
     }
 
     fn new(timer: Timer, turned: Turned) -> Self {
-        Self { timer, turned, held: Vec::with_capacity(1_000), asleep: Vec::with_capacity(1_000), anchor: None }
+        let (held, asleep) = (Vec::with_capacity(1_000), Vec::with_capacity(1_000));
+        Self { timer, turned, held, asleep, another: Arc::new(Another).into(), anchor: None }
     }
 
     fn clock(&self) -> Option<&ManualClock> {
@@ -153,6 +157,7 @@ impl Rounds for Bench {
         let Self { timer, held, asleep, .. } = self;
         match operation {
             Wake => asleep.extend((0..n).map(|_| sleep(timer, SOON))),
+            SleepReset | SleepPolledByAnother => asleep.extend((0..n).map(|_| sleep(timer, FAR))),
             DropExpired | Expire | ExpireHeld => held.extend((0..n).map(|_| schedule(timer, SOON))),
             ExpireAlone => held.extend((0_u32..).take(n).map(|nth| schedule(timer, SOON + nth * APART))),
             CancelInInbox | CancelDropInInbox | CancelInWheel | CancelDropInWheel | ResetLater | ResetAt
@@ -162,7 +167,8 @@ impl Rounds for Bench {
             _ => {}
         }
         match operation {
-            CancelInWheel | CancelDropInWheel | ResetLater | ResetAt | ResetEarlier | DropPending => self.settle(),
+            CancelInWheel | CancelDropInWheel | ResetLater | ResetAt | ResetEarlier | DropPending | SleepReset
+            | SleepPolledByAnother => self.settle(),
             DropCancelled => held.iter().for_each(|timeout| assert!(timeout.cancel())),
             DropExpired => {
                 self.advance(2 * SOON);
@@ -217,6 +223,13 @@ impl Rounds for Bench {
                 (0..n).for_each(|_| assert!(meter.measure(1, || schedule(timer, FAR).cancel_owned())));
             }
             SleepDrop => (0..n).for_each(|_| meter.measure(1, || drop(sleep(timer, FAR)))),
+            SleepReset => self.asleep.iter_mut().for_each(|sleep| meter.measure(1, || sleep.reset(black_box(2 * FAR)))),
+            SleepPolledByAnother => {
+                let mut context = Context::from_waker(&self.another);
+                for sleep in &mut self.asleep {
+                    assert!(meter.measure(1, || Pin::new(&mut *sleep).poll(&mut context)).is_pending());
+                }
+            }
             TimeoutReady => (0..n).for_each(|_| {
                 let polled =
                     meter.measure(1, || pin!(timer.timeout(black_box(FAR), ready(()))).poll(&mut context).is_ready());
@@ -278,6 +291,14 @@ fn sleep(timer: &Timer, delay: Duration) -> Sleep {
     let mut context = Context::from_waker(Waker::noop());
     assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
     sleep
+}
+
+/// A task other than that of `Waker::noop`.
+#[derive(Debug)]
+struct Another;
+
+impl task::Wake for Another {
+    fn wake(self: Arc<Self>) {}
 }
 
 /// An engine of this thread, on a clock that is moved by hand.

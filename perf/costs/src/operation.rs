@@ -50,6 +50,10 @@ operations! {
     /// A future that sleeps is made, polled once, and dropped: a limit that was met, but not at
     /// once.
     SleepDrop = "sleep-drop",
+    /// A future that sleeps is moved to a later deadline, which needs no poll.
+    SleepReset = "sleep-reset",
+    /// A future that sleeps is polled by another task, as in a `select!`.
+    SleepPolledByAnother = "sleep-polled-by-another",
     /// A limit is put round a future that is ready at once.
     TimeoutReady = "timeout-ready",
     /// A turn takes timeouts out of the inbox into the wheel.
@@ -119,7 +123,15 @@ impl Operation {
     /// Whether it turns a delay into a deadline, or looks at the clock to be sooner done with it.
     pub(crate) fn reads_clock(self) -> bool {
         use Operation::*;
-        let never = [CancelDropInInbox, CancelDropInWheel, CancelInInbox, CancelInWheel, DropCancelled, DropPending];
+        let never = [
+            CancelDropInInbox,
+            CancelDropInWheel,
+            CancelInInbox,
+            CancelInWheel,
+            DropCancelled,
+            DropPending,
+            SleepPolledByAnother,
+        ];
         !self.needs_manual_clock() && !never.contains(&self)
     }
 }
