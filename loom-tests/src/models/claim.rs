@@ -25,6 +25,29 @@ fn a_cancel_races_with_the_batch_that_the_timeout_is_in() {
     });
 }
 
+/// Invariant: a cancel of a timeout on its way from the slot into a batch, and from there to its
+/// run, is true, or it ran. Either way its entry comes back once.
+/// Legal ends: it ran; it was cancelled in its slot, in its batch, or never.
+#[test]
+fn a_cancel_races_with_the_hand_over_and_the_claim() {
+    check(3, |ledger| {
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let timeout = bare.schedule(Subtick::new(3), &ledger);
+        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
+        let canceller = thread::spawn(move || timeout.cancel());
+        let mut batches = Vec::new();
+        let now = Subtick::new(3);
+        shard.turn(&bare.shared, now, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        run_elsewhere(batches).join().expect("no panic");
+        let cancelled = canceller.join().expect("no panic");
+        assert_eq!(ledger.ran(), usize::from(!cancelled));
+        shard.turn(&bare.shared, now, || None, run_batches);
+        assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
+        assert!(shard.close(&bare.shared).is_empty());
+        ledger.assert_closed(usize::from(!cancelled));
+    });
+}
+
 /// Invariant: a reset of a timeout that is in a batch is true, and then it runs at the new deadline
 /// and not before; or it ran.
 /// Legal ends: it ran at 0, and the reset was too late; it was pushed again, and ran at 5.

@@ -9,11 +9,12 @@ use super::rig::{Bare, driven, run_elsewhere, ticks};
 use crate::arena::give_number_back;
 use crate::sync::thread;
 
-/// Invariant: the handle of a timeout that is pending when the engine ends may outlive the engine.
+/// Invariant: the handle of a timeout that is pending when the engine ends may outlive the engine,
+/// and what its cancel or its reset pushes to a side queue meanwhile is freed once.
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn a_pending_handle_outlives_its_engine() {
-    for linked in [false, true] {
+    for (linked, resets) in [(false, false), (true, false), (true, true)] {
         check(3, move |ledger| {
             let (timer, mut driver, _clock) = driven(|b| b);
             let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
@@ -21,8 +22,12 @@ fn a_pending_handle_outlives_its_engine() {
                 driver.turn();
             }
             let handle = thread::spawn(move || {
-                timeout.cancel();
-                assert!(timeout.is_cancelled());
+                if resets {
+                    let _ = timeout.reset(ticks(1));
+                } else {
+                    timeout.cancel();
+                    assert!(timeout.is_cancelled());
+                }
             });
             drop(timer);
             drop(driver);
