@@ -153,15 +153,15 @@ impl Sleep {
         self.move_to(deadline, true);
     }
 
+    #[inline]
     fn move_to(&mut self, deadline: Subtick, may_have_come: bool) {
         self.has_moved |= may_have_come;
         self.deadline = deadline;
-        let is_moved = match &self.stage {
-            Stage::Set(alarm) => alarm.move_to(deadline),
-            Stage::SetElsewhere(alarm) => alarm.move_elsewhere(self.timeline().until(deadline)),
-            Stage::New | Stage::Elapsed { .. } => false,
-        };
-        if !is_moved {
+        if matches!(&self.stage, Stage::Set(alarm) if alarm.move_to(deadline)) {
+            return;
+        }
+        let elsewhere = |alarm: &Alarm| alarm.move_elsewhere(self.timeline().until(deadline));
+        if !matches!(&self.stage, Stage::SetElsewhere(alarm) if elsewhere(alarm)) {
             // The alarm has rung. If it rang just now, the task is woken, and polls this again.
             self.stage = Stage::New;
         }
