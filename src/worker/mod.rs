@@ -231,7 +231,9 @@ impl Workers {
             let _ = dispatch.sleeps_at_most();
             return ControlFlow::Continue(());
         }
-        if remote.drains_until().is_some_and(|until| until <= now || shard.is_drained(shared)) {
+        // If the inbox is open, the command came after this turn had taken it.
+        let is_over = |until| until <= now && remote.is_closed() || shard.is_drained(shared);
+        if remote.drains_until().is_some_and(is_over) {
             return ControlFlow::Break(());
         }
         remote.complete_turn(requested, || shard.earliest(shared));

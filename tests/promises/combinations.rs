@@ -14,8 +14,8 @@ use tourbillon::{
 };
 
 use crate::common::{
-    Counter, DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_counters_reconcile, built, driven, driven_by, eventually,
-    in_time, on_workers, threads_named,
+    Counter, DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_counters_reconcile, block, built, driven, driven_by,
+    eventually, in_time, on_workers, threads_named,
 };
 use crate::reentry::Interrupted;
 use crate::shard_of;
@@ -112,6 +112,20 @@ fn a_drain_ends_when_a_task_cancels_its_last_timeout() {
     timer.schedule_detached(20 * MS, move || assert!(last.cancel())).expect("accepted");
     let left = in_time("a drain", move || timer.shutdown_with(Shutdown::Drain(HOUR))).expect("the first");
     assert!(left.is_empty());
+}
+
+#[test]
+fn a_drain_commanded_in_a_turn_runs_what_was_due_before_it_by_a_clock_that_stands_still() {
+    let (timer, _clock) = on_workers(Timer::builder().shards(1).executor(Inline));
+    let end_turn = block(|task| timer.schedule_detached(Duration::ZERO, task).expect("accepted"));
+    let due = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+    let own = timer.clone();
+    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(Duration::ZERO)));
+    // Nothing tells that the command was given. If it comes after the turn, all is well, too.
+    thread::sleep(50 * MS);
+    drop(end_turn);
+    let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
+    assert!(left.is_empty() && due.is_expired());
 }
 
 #[test]

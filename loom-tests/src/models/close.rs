@@ -153,20 +153,23 @@ fn a_driver_gets_an_answer_while_the_last_timer_goes() {
     });
 }
 
-/// Invariant: a timeout that is scheduled while a drain begins has one outcome, and the drain ends.
+/// Invariant: a timeout that is scheduled while a drain begins has one outcome, and the drain ends,
+/// also if it is over at the time at which it begins.
 /// Legal ends: refused; it ran.
 #[test]
 fn a_push_that_races_with_a_drain_has_one_outcome() {
-    check(2, |ledger| {
-        let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(2));
-        timer.schedule_detached(ticks(0), ledger.task()).expect("open");
-        let (other, task) = (timer.clone(), ledger.task());
-        let thread = thread::spawn(move || other.schedule_detached(ticks(0), task).is_ok());
-        let unfired = timer.shutdown_with(Shutdown::Drain(ticks(5))).expect("the first");
-        let accepted = thread.join().expect("no panic");
-        assert!(unfired.is_empty());
-        ledger.assert_closed(1 + usize::from(accepted));
-    });
+    for most in [5, 0] {
+        check(2, move |ledger| {
+            let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(2));
+            timer.schedule_detached(ticks(0), ledger.task()).expect("open");
+            let (other, task) = (timer.clone(), ledger.task());
+            let thread = thread::spawn(move || other.schedule_detached(ticks(0), task).is_ok());
+            let unfired = timer.shutdown_with(Shutdown::Drain(ticks(most))).expect("the first");
+            let accepted = thread.join().expect("no panic");
+            assert!(unfired.is_empty());
+            ledger.assert_closed(1 + usize::from(accepted));
+        });
+    }
 }
 
 /// Invariant: a reset to earlier wakes a worker that drains its shard, as it wakes any other
