@@ -223,6 +223,25 @@ fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
 }
 
 #[test]
+fn without_memory_one_call_takes_all_that_is_due_beside_what_was_moved_far_away() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..14).map(|_| bench.insert(10).expect("memory")).collect();
+    bench.wheel.lists.blocks.limit = 0;
+    // All of a chunk's blocks are in use.
+    (200..).take_while(|deadline| bench.insert(*deadline).is_some()).count();
+    for (nth, id) in (0..).zip(&ids) {
+        bench.reset(*id, if nth < 3 { (1 + nth) << 20 } else { 50 });
+    }
+    let mut taken = 0;
+    bench.wheel.expire(&mut bench.store, 100, &mut 1_000, |store, id| {
+        store.pending.remove(&id);
+        taken += 1;
+        Take::Taken
+    });
+    assert_eq!(taken, 11);
+}
+
+#[test]
 fn a_panic_of_the_users_takes_no_other_item_with_it() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..30).map(|_| bench.insert(5).expect("memory")).collect();

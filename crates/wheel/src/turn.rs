@@ -102,7 +102,10 @@ impl<T: Copy + Eq> Wheel<T> {
                 None => {
                     self.late_first = true;
                     self.move_cursor(now + 1);
-                    return;
+                    // Of a block that has just lost its home, some items may be due.
+                    if self.homeless_at > now || self.lists.is_empty(HOMELESS) {
+                        return;
+                    }
                 }
             }
         }
