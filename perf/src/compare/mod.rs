@@ -60,7 +60,7 @@ pub(crate) struct CompareArgs {
     json: Option<PathBuf>,
 
     /// Compare builds of this program instead of systems: NAME=PATH, the first being what the
-    /// others are compared with
+    /// others are compared with. They run the first of --systems, or `tourbillon`
     #[arg(long, value_name = "NAME=PATH", value_parser = parse_build)]
     build: Vec<(String, PathBuf)>,
 
@@ -162,7 +162,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         Orchestra::of_systems(program, &args.systems, args.peers.as_deref())
     } else {
-        Orchestra::of_builds(&args.build)
+        Orchestra::of_builds(&args.build, args.systems.first().copied().unwrap_or(Name::Tourbillon))
     };
     if !cfg!(feature = "peers") && args.build.is_empty() {
         eprintln!("Without the timers that are Rust crates: for them build with --features peers.");

@@ -55,10 +55,10 @@ impl Orchestra {
     }
 
     /// Tourbillon in several builds of this program.
-    pub(crate) fn of_builds(builds: &[(String, PathBuf)]) -> Self {
+    pub(crate) fn of_builds(builds: &[(String, PathBuf)], system: Name) -> Self {
         let player = |(called, program): &(String, PathBuf)| Player {
             called: called.clone(),
-            system: Name::Tourbillon,
+            system,
             stage: Ok(Program::Build(program.clone())),
         };
         Self { players: builds.iter().map(player).collect() }
