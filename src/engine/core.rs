@@ -114,13 +114,13 @@ impl Core {
     /// Sleeping futures are withdrawn too, but not returned. The caller has to wake them
     /// ([`take_wakes`](Self::take_wakes)), because nobody could wake them later.
     pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
-        let (mut left, mut wakes) = (UnfiredList::new(), std::mem::take(&mut self.wakes));
+        let (mut left, mut wakes) = (UnfiredList::new(shared), std::mem::take(&mut self.wakes));
         let before = wakes.len();
         let remote = self.remote(shared);
         let mut awake = 0;
         self.empty(shared, remote, false, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
             Some(EndedEarly::Wake(entry)) => wakes.push(entry),
-            Some(EndedEarly::Task(entry)) => left.push(shared, entry),
+            Some(EndedEarly::Task(entry)) => left.push(entry),
             Some(EndedEarly::Left) => awake += 1,
             None => {}
         });

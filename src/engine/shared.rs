@@ -62,9 +62,8 @@ pub(crate) struct Shared {
     pub(crate) caller_ran: AtomicU64,
     pub(crate) overdue: Overdue,
     on_panic: Option<CatchUnwind<PanicHook>>,
-    /// Timeouts that belong into a shutdown's answer but were not in a shard when it was closed.
-    /// `None` unless a shutdown is waiting.
-    pub(super) unfired_outside: Mutex<Option<Chain<Won>>>,
+    /// The answer of a shutdown, as far as it has come. `None` unless one is waiting.
+    pub(super) unfired: Mutex<Option<Chain<Won>>>,
     /// [`fork::generation`] when it was made.
     generation: u64,
 }
@@ -88,7 +87,7 @@ impl Shared {
             caller_ran: AtomicU64::new(0),
             overdue: Overdue::default(),
             on_panic: plan.on_panic,
-            unfired_outside: Mutex::new(None),
+            unfired: Mutex::new(None),
             generation: fork::generation(),
         }
     }

@@ -16,57 +16,54 @@ use crate::time::Subtick;
 #[derive(Debug)]
 pub(crate) struct UnfiredList {
     entries: Chain<Won>,
-    /// `None` if it is empty.
-    shared: Option<SharedRef>,
+    shared: SharedRef,
 }
 
 impl UnfiredList {
-    pub(crate) const fn new() -> Self {
-        Self { entries: Chain::new(), shared: None }
+    pub(crate) fn new(shared: &SharedRef) -> Self {
+        Self { entries: Chain::new(), shared: shared.clone() }
     }
 
-    /// From here on, collects timeouts that are withdrawn outside of their shards.
-    pub(crate) fn begin_outside(shared: &SharedRef) {
-        *lock(&shared.unfired_outside) = Some(Chain::new());
+    /// From here on a shutdown waits for what is [handed in](Self::hand_in).
+    pub(crate) fn begin(shared: &SharedRef) {
+        *lock(&shared.unfired) = Some(Chain::new());
     }
 
-    /// Stops collecting them, and returns those that were collected.
-    pub(crate) fn take_outside(shared: &SharedRef) -> Self {
-        let entries = lock(&shared.unfired_outside).take().unwrap_or_default();
-        Self { entries, shared: Some(shared.clone()) }
+    /// Returns all that was handed in. No shutdown waits any more.
+    pub(crate) fn take(shared: &SharedRef) -> Self {
+        let entries = lock(&shared.unfired).take().unwrap_or_default();
+        Self { entries, shared: shared.clone() }
+    }
+
+    /// Gives the list to the shutdown that waits. If none does, the tasks are dropped here.
+    pub(crate) fn hand_in(mut self) {
+        if let Some(left) = &mut *lock(&self.shared.unfired) {
+            left.append(std::mem::take(&mut self.entries));
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Adds an entry that was withdrawn.
-    pub(super) fn push(&mut self, shared: &SharedRef, entry: Won) {
-        assert!(self.shared.get_or_insert_with(|| shared.clone()).has(entry.entry()), "a list of one engine");
+    pub(super) fn push(&mut self, entry: Won) {
+        assert!(self.shared.has(entry.entry()), "a list of one engine");
         self.entries.push(entry);
     }
 
     /// Appends all entries of another list.
     pub(crate) fn append(&mut self, mut other: Self) {
-        let shared = other.shared.take();
-        if !other.is_empty() {
-            let both = self.shared.as_ref().zip(shared.as_ref());
-            assert!(both.is_none_or(|(mine, theirs)| mine.id() == theirs.id()), "lists of one engine");
-            self.shared = self.shared.take().or(shared);
-            self.entries.append(std::mem::take(&mut other.entries));
-        }
+        assert!(self.shared.id() == other.shared.id(), "lists of one engine");
+        self.entries.append(std::mem::take(&mut other.entries));
     }
 
     /// Takes off the entry that was pushed first, and returns its deadline and task.
     pub(crate) fn pop(&mut self) -> Option<(Subtick, Task)> {
-        let (entry, shared) = (self.entries.pop()?, self.shared.as_ref()?);
+        let entry = self.entries.pop()?;
         let deadline = entry.deadline();
         let (task, entry) = entry.take_task();
-        shared.let_go(entry);
+        self.shared.let_go(entry);
         Some((deadline, task))
     }
 }
@@ -77,7 +74,7 @@ impl UnfiredList {
 #[inline(never)]
 pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Looked) -> Result<Ran, Looked> {
     // Locked until the timeout is in the list: a shutdown that takes the list does not miss it.
-    let outside = lock(&shared.unfired_outside);
+    let outside = lock(&shared.unfired);
     if outside.is_none() && !remote.is_unwanted() {
         return Err(entry);
     }
@@ -88,7 +85,7 @@ pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Looked) -> R
 /// shutdown that waits. If none does, its task is dropped; a panic of that is returned. The entry
 /// is no future's.
 pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned) -> Ran {
-    withdraw(lock(&shared.unfired_outside), shared, remote, entry)
+    withdraw(lock(&shared.unfired), shared, remote, entry)
 }
 
 /// The list of what belongs into the answer, if a shutdown waits for it.

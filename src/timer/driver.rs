@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::engine::{DrivenShards, discard_driven, settle};
+use super::engine::{DrivenShards, close_driven, settle};
 use crate::engine::{Core, NoWait, Shared, SharedRef};
 use crate::executor::{Expired, call_hook, run_in_turn};
 use crate::panics::CatchUnwind;
-use crate::shard::{Remote, Wake};
+use crate::shard::{Command, Remote, Wake};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Subtick;
 use crate::worker::{Stopwatch, TurnHook};
@@ -193,7 +193,7 @@ impl Driver {
         if self.shared.remotes().iter().any(|remote| remote.is_unwanted())
             && let Some(shards) = self.lock_shards()
         {
-            discard_driven(&self.shared, shards);
+            close_driven(&self.shared, shards, Command::StopAndDiscard);
         }
     }
 
@@ -264,7 +264,7 @@ impl Drop for Driver {
             // Before the callback goes, whose captures are user values.
             drop(shards);
         } else {
-            discard_driven(&self.shared, shards);
+            close_driven(&self.shared, shards, Command::StopAndDiscard);
         }
         // The callback may hold parts of the loop. Drop it now, and not when the last handle goes.
         let callback = lock(&self.bell.0).take();

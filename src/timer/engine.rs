@@ -32,7 +32,7 @@ pub(super) struct Engine {
     pub(super) ticks_per_wheel: usize,
     state: AtomicU8,
     /// The timeouts that a shutdown could not hand back because there was no memory for the answer.
-    unfired: Mutex<UnfiredList>,
+    unfired: Mutex<Option<UnfiredList>>,
     /// What the workers hand their batches to, until a shutdown.
     executor: Mutex<Option<Chosen>>,
 }
@@ -45,7 +45,7 @@ impl Engine {
             runner,
             ticks_per_wheel,
             state: AtomicU8::new(RUNNING),
-            unfired: Mutex::new(UnfiredList::new()),
+            unfired: Mutex::new(None),
             executor: Mutex::new(executor),
         }
     }
@@ -85,11 +85,11 @@ impl Engine {
             // because its worker is still being started.
             self.started().for_each(|_| ());
         }
-        UnfiredList::begin_outside(&self.shared);
-        let mut left = match &self.runner {
+        UnfiredList::begin(&self.shared);
+        match &self.runner {
             Runner::Workers(workers) => workers.end(&self.shared, how),
             Runner::Driver(shards) => end_driven(&self.shared, shards, how),
-        };
+        }
         let executor = lock(&self.executor).take();
         // The workers have ended, so nobody else finds help for a batch.
         let help = || _ = executor.as_ref().map(Chosen::find_help);
@@ -99,9 +99,7 @@ impl Engine {
         } else {
             self.shared.in_flight.wait(help);
         }
-        // No lock is held here: the list may hold the last reference to the owner of the lock.
-        left.append(UnfiredList::take_outside(&self.shared));
-        self.hand_back(left)
+        self.hand_back(UnfiredList::take(&self.shared))
     }
 
     /// Returns whether all threads of its pool are stuck in tasks while others wait.
@@ -112,14 +110,14 @@ impl Engine {
 
     /// Serves a second shutdown, which returns what the first could not hand back.
     fn hand_back_what_is_left(&self) -> Result<Vec<Unfired>, ShutdownError> {
-        let left = std::mem::replace(&mut *lock(&self.unfired), UnfiredList::new());
-        if left.is_empty() { Err(ShutdownError::AlreadyShutdown) } else { self.hand_back(left) }
+        let left = lock(&self.unfired).take();
+        left.map_or(Err(ShutdownError::AlreadyShutdown), |left| self.hand_back(left))
     }
 
     fn hand_back(&self, mut left: UnfiredList) -> Result<Vec<Unfired>, ShutdownError> {
         let mut unfired = Vec::new();
         if unfired.try_reserve_exact(left.len()).is_err() {
-            lock(&self.unfired).append(left);
+            *lock(&self.unfired) = Some(left);
             return Err(ShutdownError::OutOfMemory);
         }
         let timeline = self.shared.timeline();
@@ -195,23 +193,19 @@ pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Opti
     }
 }
 
-/// Closes and removes all shards, and drops their pending timeouts.
-pub(super) fn discard_driven(shared: &SharedRef, shards: MutexGuard<'_, Vec<Core>>) {
-    drop(close_driven(shared, shards, Command::StopAndDiscard));
-}
-
 /// Closes and removes all shards for a shutdown.
-fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) -> UnfiredList {
+fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) {
     // Before the lock: a turn that is under way on another thread looks at it, and so does a driver
     // that goes, which then leaves the shards to this call.
     shared.remotes().iter().for_each(|remote| remote.command(how));
-    close_driven(shared, lock(shards), how)
+    close_driven(shared, lock(shards), how);
 }
 
 /// Closes and removes all shards. It may have to run tasks first. It runs them here, after it has
-/// unlocked the shards, and wakes the futures that slept on them. It needs no memory.
-fn close_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Core>>, how: Command) -> UnfiredList {
-    let (mut shards, mut left) = (std::mem::take(&mut *locked), UnfiredList::new());
+/// unlocked the shards, and wakes the futures that slept on them. If no shutdown waits, it drops
+/// what was pending. It needs no memory.
+pub(super) fn close_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Core>>, how: Command) {
+    let (mut shards, mut left) = (std::mem::take(&mut *locked), UnfiredList::new(shared));
     // If a user clock panics, nothing more is found to be due, and all is handed back.
     if let Command::Drain(_) = how
         && let Some(now_ns) = shared.timeline().try_now_ns()
@@ -229,13 +223,10 @@ fn close_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Core>>, how: 
         }
     }
     drop(locked);
-    if let Command::StopAndDiscard = how {
-        // Before a waker runs, which sees that the engine has ended.
-        left = UnfiredList::new();
-    }
+    // Before a waker runs, which sees that the engine has ended.
+    left.hand_in();
     shards.iter_mut().filter_map(Core::take_held).for_each(run_here);
     shards.iter_mut().filter_map(|shard| shard.take_wakes(shared)).for_each(run_here);
-    left
 }
 
 /// The part that all `Timer`s share. When the last one has gone, the engine is left to the futures
@@ -283,14 +274,14 @@ impl Drop for Engine {
             return;
         }
         match &self.runner {
-            Runner::Workers(workers) => drop(workers.end(&self.shared, Command::StopAndDiscard)),
+            Runner::Workers(workers) => workers.end(&self.shared, Command::StopAndDiscard),
             Runner::Driver(shards) => {
                 self.shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndDiscard));
                 // Pairs with the fence in `Driver::carry_out_order`. If the driver is in a turn
                 // now, it sees the command at the end of that turn.
                 fence(Ordering::SeqCst);
                 if let Ok(shards) = shards.try_lock() {
-                    discard_driven(&self.shared, shards);
+                    close_driven(&self.shared, shards, Command::StopAndDiscard);
                 }
             }
         }

@@ -14,7 +14,7 @@ pub use pinning::Pinning;
 pub(crate) use turn::Stopwatch;
 pub use turn::Turn;
 
-use crate::engine::{Core, NoWait, SharedRef, UnfiredList};
+use crate::engine::{Core, NoWait, SharedRef};
 use crate::events;
 use crate::executor::call_hook;
 use crate::shard::{Command, Remote, Wake};
@@ -44,7 +44,7 @@ struct WorkerSlot {
     /// is set under the lock of `handle`, so that only one thread is ever started.
     thread: OnceLock<Thread>,
     /// Locked during a start. [`Workers::end`] takes it.
-    handle: Mutex<Option<JoinHandle<UnfiredList>>>,
+    handle: Mutex<Option<JoinHandle<()>>>,
     /// The thread takes it, once it was started. Without a thread, [`Workers::end`] does.
     unstarted: Mutex<Option<(SharedRef, Worker)>>,
     /// The core that the worker is pinned to. For statistics.
@@ -151,8 +151,8 @@ impl Workers {
         }
     }
 
-    /// Runs a worker until it is stopped. Returns what was still pending.
-    fn run(&self, shared: &SharedRef, mut worker: Worker) -> UnfiredList {
+    /// Runs a worker until it is stopped.
+    fn run(&self, shared: &SharedRef, mut worker: Worker) {
         // Two workers, whose tasks schedule on each other's shards, would wait for each other.
         let _no_wait = NoWait::begin();
         let mut panics = 0_u32;
@@ -184,7 +184,7 @@ impl Workers {
                 }
             }
         }
-        let left = close(shared, &mut worker);
+        close(shared, &mut worker);
         // A batch that runs may need help, and others may wait for its end. One that was handed
         // over last begins soon, or waits for a thread, perhaps for one that waits for this worker.
         let mut looks = 0;
@@ -194,9 +194,6 @@ impl Workers {
             park_for(Some(at_most));
             looks += 1;
         }
-        // No thread joins this worker, so the timeouts are dropped here, and not with the thread's
-        // result.
-        if remote.is_unwanted() { UnfiredList::new() } else { left }
     }
 
     /// Runs one turn, and waits for the next. Breaks if the drain that was commanded is over.
@@ -243,11 +240,9 @@ impl Workers {
         ControlFlow::Continue(())
     }
 
-    /// Commands the workers to close their shards and end, waits for them, and returns what was
-    /// still pending. With [`Command::StopAndDiscard`] it does not wait, and the workers drop what
-    /// was pending. Otherwise it must not be called by a worker.
-    pub(crate) fn end(&self, shared: &SharedRef, how: Command) -> UnfiredList {
-        let mut left = UnfiredList::new();
+    /// Commands the workers to close their shards and end, and waits for them. With
+    /// [`Command::StopAndDiscard`] it does not wait. Otherwise it must not be called by a worker.
+    pub(crate) fn end(&self, shared: &SharedRef, how: Command) {
         // Command all workers before the wait for the first of them.
         for (index, slot) in self.slots.iter().enumerate() {
             shared.remote(index).command(how);
@@ -266,7 +261,7 @@ impl Workers {
             let unstarted = slot.thread.get().is_none().then(|| lock(&slot.unstarted).take()).flatten();
             drop(starting);
             if let Some((_, mut worker)) = unstarted {
-                left.append(close(shared, &mut worker));
+                close(shared, &mut worker);
             }
         }
         for slot in &self.slots {
@@ -275,29 +270,25 @@ impl Workers {
             // survives. If it panicked all the same, its timeouts would be lost.
             if let Some(worker) = handle
                 && !matches!(how, Command::StopAndDiscard)
-                && let Ok(unfired) = worker.join()
             {
-                left.append(unfired);
+                let _ = worker.join();
             }
         }
-        left
     }
 }
 
-/// Closes a shard, fires what was pending in it or returns it, as was commanded, and wakes the
+/// Closes a shard, fires what was pending in it or hands it in, as was commanded, and wakes the
 /// futures that slept on it.
-fn close(shared: &SharedRef, worker: &mut Worker) -> UnfiredList {
+fn close(shared: &SharedRef, worker: &mut Worker) {
     let Worker { shard, dispatch, .. } = worker;
-    let left = if shared.remote(shard.index()).is_to_fire() {
+    if shared.remote(shard.index()).is_to_fire() {
         shard.close_and_fire(shared, &mut |batch| dispatch.accept(batch));
-        UnfiredList::new()
     } else {
-        shard.close(shared)
-    };
+        shard.close(shared).hand_in();
+    }
     if let Some(wakes) = shard.take_wakes(shared) {
         dispatch.wake(wakes);
     }
-    left
 }
 
 /// Wakes the workers.

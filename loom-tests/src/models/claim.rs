@@ -20,7 +20,7 @@ fn a_cancel_races_with_the_batch_that_the_timeout_is_in() {
         runner.join().expect("no panic");
         shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
         assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
-        assert!(shard.close(&bare.shared).is_empty());
+        assert_eq!(shard.close(&bare.shared).len(), 0);
         ledger.assert_closed(usize::from(!cancelled));
     });
 }
@@ -43,7 +43,7 @@ fn a_cancel_races_with_the_hand_over_and_the_claim() {
         assert_eq!(ledger.ran(), usize::from(!cancelled));
         shard.turn(&bare.shared, now, || None, run_batches);
         assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
-        assert!(shard.close(&bare.shared).is_empty());
+        assert_eq!(shard.close(&bare.shared).len(), 0);
         ledger.assert_closed(usize::from(!cancelled));
     });
 }
@@ -67,7 +67,7 @@ fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
         shard.turn(&bare.shared, Subtick::new(5), || None, run_batches);
         drop(timeout);
         assert_eq!(ledger.ran(), 1);
-        assert!(shard.close(&bare.shared).is_empty());
+        assert_eq!(shard.close(&bare.shared).len(), 0);
         ledger.assert_closed(1);
     });
 }
@@ -125,7 +125,7 @@ fn a_cancelled_timeout_in_a_batch_is_not_revived_there() {
         let remote = bare.shared.remote(0);
         assert!(bare.shared.with_thread_state(|mine| mine.take_tombstone(remote)).is_none());
         runner.join().expect("no panic");
-        assert!(shard.close(&bare.shared).is_empty());
+        assert_eq!(shard.close(&bare.shared).len(), 0);
         ledger.assert_closed(0);
     });
 }
@@ -142,7 +142,7 @@ fn an_entry_is_used_again_while_its_task_begins() {
         assert!(bare.push(bare.arm(Subtick::ZERO, false, &ledger)));
         runner.join().expect("no panic");
         shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-        assert!(shard.close(&bare.shared).is_empty());
+        assert_eq!(shard.close(&bare.shared).len(), 0);
         ledger.assert_closed(2);
     });
 }
@@ -172,7 +172,7 @@ fn a_queued_reset_is_popped_while_its_batch_puts_it_off() {
             assert_eq!(ledger.ran(), usize::from(!puts_off));
             shard.turn(&bare.shared, Subtick::new(5), || None, run_batches);
             assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
-            assert!(shard.close(&bare.shared).is_empty());
+            assert_eq!(shard.close(&bare.shared).len(), 0);
             ledger.assert_closed(usize::from(!puts_off || !cancels));
         });
     }

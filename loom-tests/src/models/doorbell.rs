@@ -146,7 +146,7 @@ fn cancelled_entries_wake_the_worker_when_they_are_many() {
         let worker = bare.start(shard, Time::StandsStill, move || shared.remote(0).counters.linked.get() < 2);
         let cancels = timeouts.map(|timeout| thread::spawn(move || assert!(timeout.cancel())));
         cancels.into_iter().for_each(|cancel| cancel.join().expect("no panic"));
-        assert!(worker.join().expect("no panic").close(&bare.shared).is_empty());
+        assert_eq!(worker.join().expect("no panic").close(&bare.shared).len(), 0);
         ledger.assert_closed(0);
     });
 }

@@ -80,7 +80,7 @@ fn a_batch_and_a_handle_outlive_their_engine() {
         let (bare, mut shard, timeout, batches) = Bare::with_one_due(&ledger);
         let runner = run_elsewhere(batches);
         let handle = thread::spawn(move || drop(timeout));
-        assert!(shard.close(&bare.shared).is_empty());
+        assert_eq!(shard.close(&bare.shared).len(), 0);
         drop((bare, shard));
         runner.join().expect("no panic");
         handle.join().expect("no panic");
