@@ -75,9 +75,6 @@ pub(crate) struct Counters {
     /// Timeouts that a shutdown returned.
     pub(crate) returned: Counter,
     pub(crate) turns: Counter,
-    /// Turns in which the worker has run tasks itself. A thread that moves the clock by hand goes
-    /// by this.
-    pub(crate) turns_run: Counter,
     /// Arrivals that were turned round, before they are linked.
     pub(crate) turned_round: Counter,
     /// Turns that left entries for the next turn.

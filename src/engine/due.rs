@@ -68,10 +68,6 @@ impl<'a> Due<'a> {
         let Taken { shared, remote, .. } = *taken;
         let mut runs = Runs::begin(shared, remote);
         wheel.expire(*now, budget, || !remote.wants_back(), |entry, due_by| taken.run(entry, due_by, &mut runs));
-        if taken.fired > 0 {
-            // After the tasks: what they have scheduled on other shards is still to run.
-            remote.counters.turns_run.add(1);
-        }
     }
 
     /// Hands all that is due to `sink`, in batches. `sink` must not panic: what is in a batch then

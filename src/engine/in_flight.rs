@@ -13,8 +13,6 @@ pub(crate) struct InFlight {
     /// Given to an executor that is sure to run them, or running.
     under_way: AtomicUsize,
     running: AtomicUsize,
-    /// How many have ended so far.
-    ended: AtomicUsize,
     /// How many threads wait.
     waiters: Mutex<usize>,
     has_ended: Condvar,
@@ -25,7 +23,6 @@ impl InFlight {
         Self {
             under_way: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
-            ended: AtomicUsize::new(0),
             waiters: Mutex::new(0),
             has_ended: Condvar::new(),
         }
@@ -45,8 +42,6 @@ impl InFlight {
 
     /// Counts a batch that ran as ended.
     pub(crate) fn end(&self) {
-        // Release: pairs with the Acquire in `ended`.
-        self.ended.fetch_add(1, Ordering::AcqRel);
         // Release: pairs with the Acquire of the waiters, which see what the tasks did.
         let no_other_runs = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if self.under_way.fetch_sub(1, Ordering::AcqRel) == 1 || no_other_runs {
@@ -63,12 +58,6 @@ impl InFlight {
     pub(crate) fn is_running(&self) -> bool {
         // Relaxed: nothing is read by it.
         self.running.load(Ordering::Relaxed) > 0
-    }
-
-    /// Returns how many batches have ended so far.
-    pub(crate) fn ended(&self) -> usize {
-        // Acquire: a thread that sees a batch ended sees what its tasks did.
-        self.ended.load(Ordering::Acquire)
     }
 
     /// Blocks until no batch is under way. Calls `help` now and then: a batch may need a thread.
@@ -101,22 +90,6 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::time::Duration;
-
-    #[test]
-    fn a_batch_counts_as_ended_when_it_has_and_not_before() {
-        let in_flight = InFlight::new();
-        in_flight.begin();
-        in_flight.begin();
-        in_flight.run();
-        assert_eq!(in_flight.ended(), 0);
-        in_flight.end();
-        assert_eq!(in_flight.ended(), 1);
-        in_flight.run();
-        in_flight.end();
-        assert_eq!(in_flight.ended(), 2);
-        in_flight.wait(|| ());
-        in_flight.wait_for_running(|| ());
-    }
 
     /// Returns whether a thread that waits in this way returns before, and after, `end`.
     fn comes_back(wait: impl FnOnce() + Send, end: impl FnOnce()) -> [bool; 2] {

@@ -322,11 +322,9 @@ impl Follower for Engine {
         if self.shared.is_forked() {
             return 0;
         }
-        let counters = self.shared.remotes().iter().map(|remote| &remote.counters);
         // What has begun, and what has ended: between the two a task may schedule.
-        let here = counters.map(|counters| counters.fired.get() + counters.turns_run.get()).sum::<u64>();
-        let runs = self.shared.sum(None, |counts| counts.runs.get());
-        here.wrapping_add(runs).wrapping_add(self.shared.in_flight.ended() as u64)
+        let fired = self.shared.remotes().iter().map(|remote| remote.counters.fired.get()).sum::<u64>();
+        fired + self.shared.sum(None, |counts| counts.runs.get() + counts.completed.get())
     }
 
     fn until_next(&self) -> Option<Duration> {
