@@ -191,9 +191,11 @@ impl Driver {
         // command.
         fence(Ordering::SeqCst);
         if self.shared.remotes().iter().any(|remote| remote.is_unwanted())
-            && let Some(shards) = self.lock_shards()
+            && let Some(mut shards) = self.lock_shards()
         {
-            close_driven(&self.shared, shards, Command::StopAndDiscard);
+            let taken = std::mem::take(&mut *shards);
+            drop(shards);
+            close_driven(&self.shared, taken, Command::StopAndDiscard);
         }
     }
 
@@ -257,15 +259,13 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let Some(shards) = self.lock_shards() else { return };
+        let Some(mut shards) = self.lock_shards() else { return };
         // A shutdown that has given its command waits for this lock, and has to answer with what is
         // pending.
-        if self.shared.remotes().iter().any(|remote| remote.is_commanded() && !remote.is_unwanted()) {
-            // Before the callback goes, whose captures are user values.
-            drop(shards);
-        } else {
-            close_driven(&self.shared, shards, Command::StopAndDiscard);
-        }
+        let is_ended = self.shared.remotes().iter().any(|remote| remote.is_commanded() && !remote.is_unwanted());
+        let taken = if is_ended { Vec::new() } else { std::mem::take(&mut *shards) };
+        drop(shards);
+        close_driven(&self.shared, taken, Command::StopAndDiscard);
         // The callback may hold parts of the loop. Drop it now, and not when the last handle goes.
         let callback = lock(&self.bell.0).take();
         drop(callback);
