@@ -8,8 +8,6 @@ mod core;
 mod due;
 mod in_flight;
 mod lifetime;
-mod no_wait;
-mod periodic;
 mod runs;
 mod shared;
 #[cfg(all(test, not(loom)))]
@@ -17,10 +15,10 @@ mod tests;
 mod turn;
 mod unfired;
 
+pub(crate) use backpressure::NoWait;
 pub(crate) use batch::{Batch, PART};
 pub(crate) use core::{Core, Limits, TurnResult};
 pub(crate) use due::Due;
 pub(crate) use lifetime::{EngineRef, SharedRef};
-pub(crate) use no_wait::NoWait;
 pub(crate) use shared::{PanicHook, Shared, SharedPlan};
 pub(crate) use unfired::UnfiredList;

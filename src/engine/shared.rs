@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use super::backpressure::NoWait;
 use super::in_flight::InFlight;
-use super::no_wait::NoWait;
 use crate::arena::{Arena, PerThread};
 use crate::count::{Counts, Overdue};
 use crate::entry::{Chain, Entry, Owned, Sole, Won};

@@ -3,7 +3,6 @@
 
 mod chosen;
 mod expired;
-mod inline;
 mod open_batch;
 mod pool;
 mod runs;
@@ -15,7 +14,6 @@ use std::sync::Arc;
 pub(crate) use chosen::Chosen;
 pub use expired::Expired;
 pub(crate) use expired::run_here;
-pub use inline::Inline;
 pub(crate) use pool::Help;
 pub use pool::ThreadPool;
 pub(crate) use runs::{call_hook, is_running_a_task, is_running_a_task_of, run_as, run_in_turn};
@@ -68,5 +66,31 @@ impl Executor for Box<dyn Executor> {
 impl<E: Executor + ?Sized> Executor for Arc<E> {
     fn execute(&self, expired: Expired) {
         (**self).execute(expired);
+    }
+}
+
+/// Runs expired timeouts on the worker that expired them. There is no hand-over, so this has the
+/// least latency. Tasks must be short and never block: while one runs, its shard's other timeouts
+/// wait.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Inline, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // The tasks only wake others, so they run on the worker.
+/// let timer = Timer::builder().executor(Inline).build()?;
+/// let waiter = std::thread::current();
+/// timer.schedule_detached(Duration::from_millis(5), move || waiter.unpark())?;
+/// std::thread::park();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Inline;
+
+impl Executor for Inline {
+    fn execute(&self, expired: Expired) {
+        expired.run();
     }
 }
