@@ -46,7 +46,7 @@ pub(crate) use owned::{Armed, Linkable, Owned, Sole};
 pub(crate) use part::Part;
 pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;
-pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
+pub(crate) use series::{Schedule, Series};
 pub(crate) use state::{ArmFlags, Snapshot, State};
 use table_and_home::TableAndHome;
 pub(crate) use table_and_home::tables_fit;

@@ -94,50 +94,15 @@ impl Schedule {
         matches!(self, Self::FixedRate { period_ns: 0, .. } | Self::FixedDelay { delay_ns: 0 })
     }
 
-    /// Returns when a run is due that follows the one due at `due_ns` and ended at `now_ns`, or
-    /// `None` if that was the last.
-    fn next_ns(self, next: Next, due_ns: u64, now_ns: u64) -> Option<u64> {
-        match (next, self) {
-            (Next::Done, _) => None,
+    /// Returns when a run is due that follows the one due at `due_ns` and ended at `now_ns`. `said`
+    /// is the delay that the task has asked for, if it says when.
+    fn next_ns(self, said: Duration, due_ns: u64, now_ns: u64) -> u64 {
+        match self {
+            Self::FixedRate { period_ns, missed } => missed.next_ns(period_ns, due_ns, now_ns),
+            Self::FixedDelay { delay_ns } => now_ns.saturating_add(delay_ns),
             // Not at once: a task that asks for that without end would starve all others.
-            (Next::After(delay), _) => Some(now_ns.saturating_add(saturating_ns(delay).max(1))),
-            (Next::BySchedule, Self::FixedDelay { delay_ns }) => Some(now_ns.saturating_add(delay_ns)),
-            (Next::BySchedule, Self::FixedRate { period_ns, missed }) => {
-                Some(missed.next_ns(period_ns, due_ns, now_ns))
-            }
-            (Next::BySchedule, Self::AsTaskSays) => None,
+            Self::AsTaskSays => now_ns.saturating_add(saturating_ns(said).max(1)),
         }
-    }
-}
-
-/// What a run says about the next one.
-pub(crate) enum Next {
-    BySchedule,
-    After(Duration),
-    Done,
-}
-
-/// A user's closure that can be called again.
-pub(crate) trait Repeat: Send + 'static {
-    fn run(&mut self) -> Next;
-}
-
-/// A closure that says nothing about the next run.
-pub(crate) struct FnRepeat<F>(pub(crate) F);
-
-impl<F: FnMut() + Send + 'static> Repeat for FnRepeat<F> {
-    fn run(&mut self) -> Next {
-        (self.0)();
-        Next::BySchedule
-    }
-}
-
-/// A closure that says when to run next.
-pub(crate) struct FnNext<F>(pub(crate) F);
-
-impl<F: FnMut() -> Option<Duration> + Send + 'static> Repeat for FnNext<F> {
-    fn run(&mut self) -> Next {
-        (self.0)().map_or(Next::Done, Next::After)
     }
 }
 
@@ -149,38 +114,41 @@ pub(crate) struct NextDue {
     pub(crate) is_overdue: bool,
 }
 
-/// A closure with its schedule.
-pub(crate) struct Series<R> {
+/// A closure that can be called again, with its schedule.
+pub(crate) struct Series<F> {
     schedule: Schedule,
     /// When the next run is due: exactly by the schedule, and the deadline that it was armed with.
     /// If it expires with another, it was reset.
     due: Moment,
-    pub(crate) repeat: R,
+    pub(crate) task: F,
+    /// Runs the task. Returns `None` if that was the last run. Otherwise it returns the delay that
+    /// the task asks for, which counts only if the task says when.
+    pub(super) run_task: fn(&mut F) -> Option<Duration>,
 }
 
-impl<R: Repeat> Series<R> {
-    pub(crate) fn new(schedule: Schedule, first: Moment, repeat: R) -> Self {
-        Self { schedule, due: first, repeat }
+impl<F> Series<F> {
+    pub(crate) fn new(schedule: Schedule, first: Moment, task: F, run_task: fn(&mut F) -> Option<Duration>) -> Self {
+        Self { schedule, due: first, task, run_task }
     }
 
     /// Runs the run that expired at `deadline`. Returns when the next one is due, or `None` if that
     /// was the last.
-    pub(crate) fn run(&mut self, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
+    pub(super) fn run(&mut self, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
         let scale = timeline.scale();
         if deadline != self.due.deadline {
             // The timeout was reset: the schedule goes on from there.
             self.due = Moment { ns: scale.ns_of(deadline), deadline };
         }
-        let next = self.repeat.run();
+        let said = (self.run_task)(&mut self.task)?;
         // The task is not to blame for a clock that panics.
         let now_ns = timeline.try_now_ns().unwrap_or_else(|| scale.ns_of(deadline));
-        let is_at_once = matches!(next, Next::After(Duration::ZERO));
-        let next_ns = self.schedule.next_ns(next, self.due.ns, now_ns)?;
+        let next_ns = self.schedule.next_ns(said, self.due.ns, now_ns);
         let (deadline, division) = (scale.subtick_not_before(next_ns), scale.division());
         // A task that asks for that without end runs once a tick.
+        let is_at_once = said.is_zero() && matches!(self.schedule, Schedule::AsTaskSays);
         let deadline = if is_at_once { division.end_of_tick(deadline) } else { deadline };
         self.due = Moment { ns: next_ns, deadline };
-        Some(NextDue { deadline: self.due.deadline, is_overdue: self.due.deadline <= scale.subtick_at(now_ns) })
+        Some(NextDue { deadline, is_overdue: deadline <= scale.subtick_at(now_ns) })
     }
 }
 
@@ -190,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn next(missed: MissedTicks, period_ns: u64, due_ns: u64, now_ns: u64) -> u64 {
-        Schedule::FixedRate { period_ns, missed }.next_ns(Next::BySchedule, due_ns, now_ns).expect("a rate has no end")
+        Schedule::FixedRate { period_ns, missed }.next_ns(Duration::ZERO, due_ns, now_ns)
     }
 
     proptest! {
@@ -227,15 +195,14 @@ mod tests {
 
     #[test]
     fn an_answer_counts_from_the_end_of_the_run_and_is_never_at_once() {
-        let after = |delay| Schedule::AsTaskSays.next_ns(Next::After(delay), 5, 100);
-        assert_eq!(after(Duration::from_nanos(7)), Some(107));
-        assert_eq!(after(Duration::ZERO), Some(101));
-        assert_eq!(after(Duration::MAX), Some(u64::MAX));
-        assert_eq!(Schedule::AsTaskSays.next_ns(Next::Done, 5, 100), None);
+        let after = |delay| Schedule::AsTaskSays.next_ns(delay, 5, 100);
+        assert_eq!(after(Duration::from_nanos(7)), 107);
+        assert_eq!(after(Duration::ZERO), 101);
+        assert_eq!(after(Duration::MAX), u64::MAX);
     }
 
     #[test]
     fn a_fixed_delay_counts_from_the_end_of_the_run() {
-        assert_eq!(Schedule::FixedDelay { delay_ns: 10 }.next_ns(Next::BySchedule, 5, 100), Some(110));
+        assert_eq!(Schedule::FixedDelay { delay_ns: 10 }.next_ns(Duration::ZERO, 5, 100), 110);
     }
 }

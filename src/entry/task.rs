@@ -6,7 +6,7 @@ use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
 use std::task::Waker;
 
-use super::series::{NextDue, Repeat, Series};
+use super::series::{NextDue, Series};
 use crate::time::{Subtick, Timeline};
 
 const INLINE_WORDS: usize = 4;
@@ -83,19 +83,19 @@ unsafe fn discard<T>(captures: *mut u8) {
 
 /// # Safety
 /// `captures` points at the box of a series, which is moved out.
-unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
+unsafe fn run_series_once<F>(captures: *mut u8) {
     // SAFETY: this is only in `VTables::BOXED`, which `put_series` puts beside such a box. `run`
     // calls it in a `ManuallyDrop`, so nothing else uses or drops the box.
-    let mut series = unsafe { captures.cast::<Box<Series<R>>>().read() };
-    let _ = series.repeat.run();
+    let mut series = unsafe { captures.cast::<Box<Series<F>>>().read() };
+    let _ = (series.run_task)(&mut series.task);
 }
 
 /// # Safety
 /// `captures` points at the box of a series, which nobody else uses during the call.
-unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
+unsafe fn run_series<F>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
     // SAFETY: this is only in `VTables::BOXED`, which `put_series` puts beside such a box.
     // `run_again` has the task by `&mut`, so nobody else uses the box.
-    unsafe { &mut *captures.cast::<Box<Series<R>>>() }.run(deadline, timeline)
+    unsafe { &mut *captures.cast::<Box<Series<F>>>() }.run(deadline, timeline)
 }
 
 /// # Safety
@@ -112,11 +112,11 @@ pub(super) static WAKER: TaskVTable =
 
 struct VTables<T>(T);
 
-impl<R: Repeat> VTables<Series<R>> {
+impl<F> VTables<Series<F>> {
     const BOXED: TaskVTable = TaskVTable {
-        run: run_series_once::<R>,
-        discard: Some(discard::<Box<Series<R>>>),
-        run_again: Some(run_series::<R>),
+        run: run_series_once::<F>,
+        discard: Some(discard::<Box<Series<F>>>),
+        run_again: Some(run_series::<F>),
         _wakes: false,
     };
 }
@@ -144,9 +144,9 @@ pub(super) fn put_closure<F: FnOnce() + Send + 'static>(task: F, captures: &mut 
 }
 
 /// The same of a periodic closure. Allocates once, for all its runs.
-pub(super) fn put_series<R: Repeat>(series: Series<R>, captures: &mut Captures) -> &'static TaskVTable {
+pub(super) fn put_series<F: Send + 'static>(series: Series<F>, captures: &mut Captures) -> &'static TaskVTable {
     put(Box::new(series), captures);
-    &VTables::<Series<R>>::BOXED
+    &VTables::<Series<F>>::BOXED
 }
 
 /// The same of a sleeping future's waker. Allocates nothing.
@@ -207,10 +207,10 @@ impl Task {
     /// Returns the periodic closure.
     ///
     /// # Safety
-    /// `put_series::<R>` made the task with this very `R`.
-    pub(crate) unsafe fn into_series<R: Repeat>(self) -> Series<R> {
+    /// `put_series::<F>` made the task with this very `F`.
+    pub(crate) unsafe fn into_series<F>(self) -> Series<F> {
         // SAFETY: `put_series` has boxed it.
-        unsafe { *self.read::<Box<Series<R>>>() }
+        unsafe { *self.read::<Box<Series<F>>>() }
     }
 
     /// Returns the waker.

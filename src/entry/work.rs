@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use super::series::{Repeat, Series};
+use super::series::Series;
 use super::state::ArmFlags;
 use super::task::{self, Captures, Task, TaskVTable};
 
@@ -43,7 +43,7 @@ unsafe impl<F: FnOnce() + Send + 'static> Work for F {
 }
 
 // SAFETY: `put_series` makes a periodic task that holds the `Series`.
-unsafe impl<R: Repeat> Work for Series<R> {
+unsafe impl<F: Send + 'static> Work for Series<F> {
     const FLAGS: ArmFlags = ArmFlags::SERIES;
     const FROM_TASK: unsafe fn(Task) -> Self = Task::into_series;
 

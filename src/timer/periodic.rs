@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Timer;
 use super::error::ScheduleError;
 use super::timeout::Timeout;
-use crate::entry::{FnNext, FnRepeat, MissedTicks, Schedule};
+use crate::entry::{MissedTicks, Schedule};
 
 impl Timer {
     /// Runs `task` periodically: first after `initial`, and the k-th time k `period`s after
@@ -105,7 +105,7 @@ impl Timer {
         F: FnMut() + Send + 'static,
     {
         let schedule = Schedule::fixed_rate(period, missed);
-        self.home_shard().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
+        self.home_shard().series(initial, schedule, task, run_by_schedule)
     }
 
     /// Runs `task` periodically: first after `initial`, and then `delay` after each run has
@@ -141,7 +141,7 @@ impl Timer {
         F: FnMut() + Send + 'static,
     {
         let schedule = Schedule::fixed_delay(delay);
-        self.home_shard().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
+        self.home_shard().series(initial, schedule, task, run_by_schedule)
     }
 
     /// Runs `task` first after `initial`, and then whenever its last run said.
@@ -175,6 +175,12 @@ impl Timer {
     where
         F: FnMut() -> Option<Duration> + Send + 'static,
     {
-        self.home_shard().series(initial, Schedule::AsTaskSays, FnNext(task), |FnNext(task)| task)
+        self.home_shard().series(initial, Schedule::AsTaskSays, task, |task| task())
     }
+}
+
+/// Runs a task that says nothing about the next run.
+fn run_by_schedule(task: &mut impl FnMut()) -> Option<Duration> {
+    task();
+    Some(Duration::ZERO)
 }

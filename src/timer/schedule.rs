@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::error::{Refusal, ScheduleError};
 use super::timeout::Timeout;
 use crate::engine::Shared;
-use crate::entry::{ArmFlags, Armed, Chain, Entry, Repeat, Schedule, Series, Sole, Work};
+use crate::entry::{ArmFlags, Armed, Chain, Entry, Schedule, Series, Sole, Work};
 use crate::shard::Remote;
 use crate::thread::Local;
 use crate::time::{Subtick, Timeline};
@@ -129,20 +129,20 @@ impl<'a> Shard<'a> {
         Ok(unsafe { Timeout::new(entry) })
     }
 
-    /// Schedules a periodic timeout. `task_of` takes the task out of `repeat` again.
-    pub(super) fn series<R: Repeat, F>(
+    /// Schedules a periodic timeout. See [`Series`] for `run_task`.
+    pub(super) fn series<F: Send + 'static>(
         self,
         initial: Duration,
         schedule: Schedule,
-        repeat: R,
-        task_of: fn(R) -> F,
+        task: F,
+        run_task: fn(&mut F) -> Option<Duration>,
     ) -> Result<Timeout, ScheduleError<F>> {
         if schedule.is_without_pause() {
-            return Err(ScheduleError::new(Refusal::ZeroPeriod, task_of(repeat)));
+            return Err(ScheduleError::new(Refusal::ZeroPeriod, task));
         }
         let first = self.timeline().moment_after(initial);
-        let series = Series::new(schedule, first, repeat);
-        self.submit(first.deadline, series).map_err(|refused| refused.map(|series| task_of(series.repeat)))
+        let series = Series::new(schedule, first, task, run_task);
+        self.submit(first.deadline, series).map_err(|refused| refused.map(|series| series.task))
     }
 
     /// Arms an entry and pushes it to its shard.

@@ -9,8 +9,7 @@ pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, Shared, SharedPlan, SharedRef};
 use crate::entry::{
-    ArmFlags, Claimed, Entry, FnNext, Handle, Marked, Owned, Reset, Running, Schedule, Series, Sole, TaskPlace, Token,
-    raw,
+    ArmFlags, Claimed, Entry, Handle, Marked, Owned, Reset, Running, Schedule, Series, Sole, TaskPlace, Token, raw,
 };
 use crate::executor::run_here;
 use crate::shard::{Number, Remote, Wake};
@@ -243,7 +242,7 @@ impl Bare {
         let remote = self.shared.remote(0);
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
         let first = Moment { ns: 0, deadline: Subtick::ZERO };
-        let series = Series::new(Schedule::AsTaskSays, first, FnNext(ledger.repeated(answer)));
+        let series = Series::new(Schedule::AsTaskSays, first, ledger.repeated(answer), |task| task());
         let entry = entry.arm(remote.as_home(), series, Subtick::ZERO, ArmFlags::HANDLE);
         Armed { entry: entry.address(), deadline: Subtick::ZERO }
     }
