@@ -173,8 +173,8 @@ impl Entry {
         #[cfg(loom)]
         self.set_in_use(true);
         // SAFETY: the place is valid, and the caller's alone: the entry is free, or a tombstone.
-        let table = self.captures.with_mut(|captures| work.put(unsafe { &mut *captures }));
-        self.table_and_home.set(table, home.map(Home::number));
+        self.captures.with_mut(|captures| work.put(unsafe { &mut *captures }));
+        self.table_and_home.set(&W::TABLE, home.map(Home::number));
     }
 
     /// Puts back the task of a periodic timeout. Only the owner of the body calls this, while the
@@ -221,7 +221,7 @@ impl Entry {
     /// The caller is the future of the entry, whose task is a waker, and has the handle.
     #[inline]
     unsafe fn wakes_the_same(&self, waker: &Waker) -> bool {
-        // SAFETY: `put_waker` made these captures, and only the future, which is the caller,
+        // SAFETY: the captures are a waker, and only the future, which is the caller,
         // writes them before its handle goes. Whoever takes the waker out copies its bytes. A taken
         // one is only compared by its address.
         self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker))
@@ -248,13 +248,10 @@ unsafe impl Send for Entry {}
 /// Access to the parts of an entry for the models.
 #[cfg(loom)]
 pub(crate) mod raw {
-    use super::{Entry, Home, Link, Task, TaskPlace};
+    use super::{Entry, Home, Link, Task, TaskPlace, Work};
 
-    pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, task: Task) {
-        entry.set_in_use(true);
-        let (table, captures) = task.into_parts();
-        entry.table_and_home.set(table, home.map(Home::number));
-        entry.captures.set(captures);
+    pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, work: impl Work) {
+        entry.fill(home, work);
     }
 
     /// # Safety

@@ -165,7 +165,7 @@ impl Sole {
     #[inline]
     pub(crate) fn arm<W: Work>(self, home: Home<'_>, work: W, deadline: Subtick, owners: ArmFlags) -> Armed<W> {
         self.fill(Some(home), work);
-        self.state.arm(deadline, owners.of::<W>());
+        self.state.arm(deadline, owners.and(W::FLAGS));
         Armed(self.0, PhantomData)
     }
 }
@@ -218,6 +218,6 @@ impl<W: Work> Armed<W> {
         entry.state.disarm();
         // SAFETY: nobody else has seen the entry, so the task is in it. It is of `W::put`, as
         // this value's type says.
-        (unsafe { (W::FROM_TASK)(entry.take_task()) }, Sole(entry))
+        (unsafe { W::of_task(entry.take_task()) }, Sole(entry))
     }
 }

@@ -1,7 +1,9 @@
 //! Two fields of an entry in one word: the table of its task, and its home.
 
+use std::task::Waker;
+
 use super::linked::ADDRESS_BITS;
-use super::task::WAKER;
+use super::work::Work;
 
 #[cfg(not(loom))]
 pub(super) use packed::TableAndHome;
@@ -12,7 +14,7 @@ pub(super) use split::TableAndHome;
 /// tables of closures are in the same part of the program, or in one that the system has loaded
 /// beside it.
 pub(crate) fn tables_fit() -> bool {
-    std::ptr::from_ref(&WAKER).addr() >> ADDRESS_BITS == 0
+    std::ptr::from_ref(&Waker::TABLE).addr() >> ADDRESS_BITS == 0
 }
 
 #[cfg(not(loom))]
@@ -124,10 +126,11 @@ mod tests {
     fn a_table_and_a_home_of_any_number_come_back_as_they_went_in() {
         let word = TableAndHome::none();
         assert!(word.table().is_none() && word.home().is_none());
+        let table = &Waker::TABLE;
         for number in [NonZeroU16::MIN, NonZeroU16::MAX] {
-            word.set(&WAKER, Some(number));
-            word.set(&WAKER, None);
-            assert!(word.table().is_some_and(|table| std::ptr::eq(table, &raw const WAKER)));
+            word.set(table, Some(number));
+            word.set(table, None);
+            assert!(word.table().is_some_and(|found| std::ptr::eq(found, table)));
             assert_eq!(word.home(), Some(number), "a new table leaves it");
         }
         assert!(tables_fit());

@@ -59,7 +59,7 @@ impl Tomb {
         deadline: Subtick,
         owners: ArmFlags,
     ) -> Result<NonNull<Entry>, Armed<W>> {
-        let flags = owners.of::<W>();
+        let flags = owners.and(W::FLAGS);
         let entry = self.entry();
         entry.fill(None, work);
         if entry.state.revive(deadline, flags) {

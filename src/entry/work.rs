@@ -1,64 +1,130 @@
-//! What can be scheduled.
+//! What can be scheduled. A closure is inline up to [`INLINE_BYTES`](super::task::INLINE_BYTES)
+//! bytes of captures, and boxed beyond. A periodic closure is always boxed. A waker is always
+//! inline.
 
+use std::mem::needs_drop;
 use std::task::Waker;
 
-use super::series::Series;
+use super::series::{NextDue, Series};
 use super::state::ArmFlags;
-use super::task::{self, Captures, Task, TaskVTable};
+use super::task::{Captures, Task, TaskVTable, is_inline, put};
+use crate::time::{Subtick, Timeline};
 
 /// Work that can be scheduled: a closure that runs once, a periodic one, or the waker of a sleeping
 /// future. It goes into an entry as a task, and comes back if it is refused.
 ///
 /// # Safety
-/// `put` writes a task of this work, and `FLAGS` says of what kind that is. `FROM_TASK` may be
-/// called with that task, as long as its entry was never published.
+/// It is `Send`. `TABLE` is of the captures that `put` makes, and `FLAGS` says of what kind that
+/// is.
 pub(crate) unsafe trait Work: Sized {
     const FLAGS: ArmFlags;
 
-    /// Turns a task that `put` has made back into the work.
-    const FROM_TASK: unsafe fn(Task) -> Self;
+    /// What can be done with its captures.
+    const TABLE: TaskVTable;
 
-    /// Makes a task of the work, and writes its captures here. Returns its table. It goes straight
-    /// into the entry, because each copy of captures on its way costs a schedule some instructions.
-    fn put(self, captures: &mut Captures) -> &'static TaskVTable;
+    /// Makes captures of the work, here. They go straight into the entry, because each copy of
+    /// captures on its way costs a schedule some instructions.
+    fn put(self, captures: &mut Captures);
+
+    /// Makes the work of its task again.
+    ///
+    /// # Safety
+    /// `put` has made the captures of this task.
+    unsafe fn of_task(task: Task) -> Self;
 }
 
-impl ArmFlags {
-    /// Returns the flags of such work with these owners.
-    #[inline(always)]
-    pub(super) fn of<W: Work>(self) -> Self {
-        self.and(W::FLAGS)
-    }
-}
-
-// SAFETY: `put_closure` makes a task that runs once and holds an `F`.
+// SAFETY: `put` makes captures of an `F`, or of its box. Each has a table of its own.
 unsafe impl<F: FnOnce() + Send + 'static> Work for F {
     const FLAGS: ArmFlags = ArmFlags::NONE;
-    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_inner;
+    const TABLE: TaskVTable = if is_inline::<F>() { once::<F>() } else { once::<Box<F>>() };
 
-    #[inline]
-    fn put(self, captures: &mut Captures) -> &'static TaskVTable {
-        task::put_closure(self, captures)
+    #[inline(always)]
+    fn put(self, captures: &mut Captures) {
+        if is_inline::<F>() { put(self, captures) } else { put(Box::new(self), captures) }
+    }
+
+    unsafe fn of_task(task: Task) -> Self {
+        // SAFETY: `is_inline` depends on `F` only, so it says where `put` has put it.
+        unsafe { if is_inline::<F>() { task.read() } else { *task.read::<Box<F>>() } }
     }
 }
 
-// SAFETY: `put_series` makes a periodic task that holds the `Series`.
+// SAFETY: `put` makes captures of the box, and its table is that of a periodic task.
 unsafe impl<F: Send + 'static> Work for Series<F> {
     const FLAGS: ArmFlags = ArmFlags::SERIES;
-    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_series;
+    const TABLE: TaskVTable =
+        TaskVTable { run: run_series_once::<F>, discard: Some(discard::<Box<Self>>), run_again: Some(run_series::<F>) };
 
-    fn put(self, captures: &mut Captures) -> &'static TaskVTable {
-        task::put_series(self, captures)
+    /// Allocates once, for all runs.
+    fn put(self, captures: &mut Captures) {
+        put(Box::new(self), captures);
+    }
+
+    unsafe fn of_task(task: Task) -> Self {
+        // SAFETY: `put` has boxed it.
+        unsafe { *task.read::<Box<Self>>() }
     }
 }
 
-// SAFETY: `put_waker` makes a task that holds a waker.
+// SAFETY: `put` makes captures of the waker.
 unsafe impl Work for Waker {
     const FLAGS: ArmFlags = ArmFlags::WAKER;
-    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_waker;
+    const TABLE: TaskVTable = TaskVTable { run: wake, discard: Some(discard::<Self>), run_again: None };
 
-    #[inline]
-    fn put(self, captures: &mut Captures) -> &'static TaskVTable {
-        task::put_waker(self, captures)
+    #[inline(always)]
+    fn put(self, captures: &mut Captures) {
+        put(self, captures);
     }
+
+    unsafe fn of_task(task: Task) -> Self {
+        // SAFETY: the captures are a waker.
+        unsafe { task.read() }
+    }
+}
+
+const fn once<F: FnOnce()>() -> TaskVTable {
+    let discard = if needs_drop::<F>() { Some(discard::<F> as unsafe fn(*mut u8)) } else { None };
+    TaskVTable { run: run_once::<F>, discard, run_again: None }
+}
+
+/// # Safety
+/// `captures` points at a valid `F`, which is moved out.
+unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
+    // SAFETY: this function is only in the table of a closure, with captures that are an `F`.
+    // `run` calls it in a `ManuallyDrop`, so nothing else uses or drops the `F`.
+    let task = unsafe { captures.cast::<F>().read() };
+    task();
+}
+
+/// # Safety
+/// `captures` points at a valid `T`, which is dropped.
+unsafe fn discard<T>(captures: *mut u8) {
+    // SAFETY: only the table of captures that are a `T` names this function. It is called by the
+    // drop, which `run` and `read` leave out.
+    unsafe { captures.cast::<T>().drop_in_place() };
+}
+
+/// # Safety
+/// `captures` points at the box of a series, which is moved out.
+unsafe fn run_series_once<F>(captures: *mut u8) {
+    // SAFETY: this is only in the table of a series, with captures that are its box. `run` calls it
+    // in a `ManuallyDrop`, so nothing else uses or drops the box.
+    let mut series = unsafe { captures.cast::<Box<Series<F>>>().read() };
+    let _ = (series.run_task)(&mut series.task);
+}
+
+/// # Safety
+/// `captures` points at the box of a series, which nobody else uses during the call.
+unsafe fn run_series<F>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
+    // SAFETY: this is only in the table of a series, with captures that are its box. `run_again`
+    // has the task by `&mut`, so nobody else uses the box.
+    unsafe { &mut *captures.cast::<Box<Series<F>>>() }.run(deadline, timeline)
+}
+
+/// # Safety
+/// `captures` points at a valid waker, which is moved out.
+unsafe fn wake(captures: *mut u8) {
+    // SAFETY: only the table of a waker names this. `run` calls it in a `ManuallyDrop`, so nothing
+    // else uses or drops the waker.
+    unsafe { captures.cast::<Waker>().read() }.wake();
 }

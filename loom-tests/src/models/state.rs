@@ -7,8 +7,7 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, Ended, EngineGone, Entry, Expire, FromQueue, Handle, Home, OutOfQueue, Queued, Reset, Task,
-    Token, raw,
+    ArmFlags, Cancel, Ended, EngineGone, Entry, Expire, FromQueue, Handle, Home, OutOfQueue, Queued, Reset, Token, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -20,7 +19,7 @@ fn tick(n: u64) -> Subtick {
 /// Returns an entry outside of any arena, with a handle, in the state in which the worker links it.
 fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
     let entry = Arc::new(Entry::new_free());
-    raw::fill(&entry, None, Task::new(ledger.task()));
+    raw::fill(&entry, None, ledger.task());
     entry.state.arm(tick(deadline), ArmFlags::HANDLE);
     assert_eq!(entry.state.link(), Some(tick(deadline)));
     entry
@@ -155,7 +154,7 @@ fn exactly_one_owner_lets_go_last() {
         let reuse = move |entry: &Entry| {
             raw::set_next(&entry, ptr::null_mut());
             entry.set_in_use(false);
-            raw::fill(&entry, None, Task::new(again.task()));
+            raw::fill(&entry, None, again.task());
         };
         let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
         let handle = thread::spawn(move || {
@@ -209,7 +208,7 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
 fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
     check(None, |ledger| {
         let entry = Arc::new(Entry::new_free());
-        raw::fill(&entry, None, Task::new(ledger.task()));
+        raw::fill(&entry, None, ledger.task());
         entry.state.arm(tick(5), ArmFlags::HANDLE);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let cancel = thread::spawn(move || cancel(&a));
@@ -241,7 +240,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
             let again = ledger.clone();
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
-                raw::fill(&entry, None, Task::new(again.task()));
+                raw::fill(&entry, None, again.task());
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
@@ -296,14 +295,14 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
     for cancels in [false, true] {
         check(None, move |ledger| {
             let entry = Arc::new(Entry::new_free());
-            raw::fill(&entry, None, Task::new(ledger.task()));
+            raw::fill(&entry, None, ledger.task());
             entry.state.arm(tick(1), ArmFlags::HANDLE);
             let next = ledger.clone();
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
                 // SAFETY: nobody looks for a remote there.
                 let home = unsafe { Home::new(NonZeroU16::MIN) };
-                raw::fill(&entry, Some(home), Task::new(next.task()));
+                raw::fill(&entry, Some(home), next.task());
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
@@ -356,7 +355,7 @@ fn exactly_one_of_three_owners_lets_go_last() {
             // As a free list marks it.
             entry.state.disarm();
             raw::set_aside(&entry, ptr::null_mut());
-            raw::fill(&entry, None, Task::new(again.task()));
+            raw::fill(&entry, None, again.task());
         };
         let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
         let handle = thread::spawn(move || let_go(&theirs, &reused));
