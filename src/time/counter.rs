@@ -21,7 +21,7 @@
 
 use std::cell::Cell;
 // Not through `sync`: this is a rate and a window. Models use the exact clock instead.
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::tick::MARGIN_NS;
 use crate::sys::fork;
@@ -29,7 +29,8 @@ use crate::sys::fork;
 /// How long the counter is believed after a reading of the clock.
 const WINDOW_NS: u64 = 16_000;
 /// The rate is measured over at least `CALIBRATION_NS`. The first measurement takes no longer than
-/// `LONG_CALIBRATION_NS`: over a longer time it is an average that may never have been the rate.
+/// `LONG_CALIBRATION_NS`, and otherwise begins anew: over a longer time it is an average that may
+/// never have been the rate.
 const CALIBRATION_NS: u64 = 2_000_000;
 const LONG_CALIBRATION_NS: u64 = 100_000_000;
 /// The time from one review to the next.
@@ -123,10 +124,8 @@ pub(super) struct Counter {
     /// 0 if no thread reviews; otherwise [`fork::generation`]. The generation is there for
     /// a child that was forked during a review: nobody in the child would end it.
     claim: AtomicU64,
-    /// `from` is where the measurement of the rate began, and `calibrates` says whether it is the
-    /// first one. Both belong to the thread that reviews.
+    /// Where the measurement of the rate began. It belongs to the thread that reviews.
     from: [AtomicU64; 2],
-    calibrates: AtomicBool,
 }
 
 impl Counter {
@@ -137,14 +136,13 @@ impl Counter {
             due_ns: AtomicU64::new(0),
             claim: AtomicU64::new(0),
             from: [const { AtomicU64::new(0) }; 2],
-            calibrates: AtomicBool::new(false),
         }
     }
 
     /// Returns at least what the clock says. `last` belongs to the calling thread.
     #[inline]
     pub(super) fn ns(&self, machine: &impl Machine, last: &Cell<Look>) -> u64 {
-        // Acquire: pairs with the Release in `calibrate` and `keeps_its_rate`, for the rate.
+        // Acquire: pairs with the Release in `review`, for the rate.
         let window = self.window.load(Ordering::Acquire);
         if window == 0 {
             return self.look_at_clock(machine);
@@ -210,61 +208,28 @@ impl Counter {
 
     /// Reviews the counter. Only the thread that holds the claim calls this.
     fn review(&self, machine: &impl Machine, now_ns: u64) {
-        let due_in = |ns: u64| self.due_ns.store(now_ns.saturating_add(ns), Ordering::Relaxed);
-        due_in(REVIEW_NS);
-        let window = self.window.load(Ordering::Relaxed);
-        if window != 0 {
-            // If the kernel no longer answers, because there is no /sys after a chroot, the rate
-            // decides.
-            if machine.is_clock_source() == Some(false) || !self.keeps_its_rate(machine, window) {
-                self.distrust(now_ns);
-            }
-        } else if self.calibrates.load(Ordering::Relaxed) {
-            let goes_on = self.calibrate(machine);
-            self.calibrates.store(goes_on, Ordering::Relaxed);
-            if goes_on {
-                due_in(CALIBRATION_NS);
-            }
-        } else if machine.is_clock_source() == Some(true) {
-            self.calibrates.store(true, Ordering::Relaxed);
-            self.measure_from(Look::NONE);
-            due_in(0);
+        let due_at = |ns: u64| self.due_ns.store(ns, Ordering::Relaxed);
+        due_at(now_ns.saturating_add(REVIEW_NS));
+        let (window, from) = (self.window.load(Ordering::Relaxed), self.measured_from());
+        let begins = window == 0 && (from.ns == 0 || now_ns.saturating_sub(from.ns) > LONG_CALIBRATION_NS);
+        let source = if begins || window != 0 { machine.is_clock_source() } else { Some(true) };
+        // If the kernel no longer answers, because there is no /sys after a chroot, the rate
+        // decides.
+        if source == Some(false) || (begins && source.is_none()) {
+            return self.distrust(now_ns);
         }
-    }
-
-    /// Measures the rate for the first time since the counter was not trusted, or for the first
-    /// time at all. Returns `true` while the measurement goes on.
-    fn calibrate(&self, machine: &impl Machine) -> bool {
-        let Some(look) = undisturbed_look(machine) else { return true };
-        let from = self.measured_from();
-        let passed_ns = look.ns.saturating_sub(from.ns);
-        if from.ns != 0 && passed_ns < CALIBRATION_NS {
-            return true;
-        }
-        self.measure_from(look);
-        if from.ns == 0 || passed_ns > LONG_CALIBRATION_NS {
-            return true;
-        }
-        if let Some(rate) = Rate::between(from, look) {
-            self.rate.store(rate.0, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `ns`.
-            self.window.store(rate.window(), Ordering::Release);
-        }
-        false
-    }
-
-    /// Measures the rate again. Returns `false` if the rate has changed.
-    fn keeps_its_rate(&self, machine: &impl Machine, window: u64) -> bool {
         // If the thread is interrupted each time, the next review measures over a longer time.
-        let Some(look) = undisturbed_look(machine) else { return true };
-        let later = Rate::between(self.measured_from(), look).filter(|&later| self.rate().agrees_with(later));
+        let Some(look) = undisturbed_look(machine) else { return due_at(now_ns.saturating_add(CALIBRATION_NS)) };
         self.measure_from(look);
-        let Some(later) = later else { return false };
-        self.rate.store(later.0, Ordering::Relaxed);
+        if begins {
+            return due_at(look.ns.saturating_add(CALIBRATION_NS));
+        }
+        let is_the_same = |later: &Rate| window == 0 || self.rate().agrees_with(*later);
+        let Some(rate) = Rate::between(from, look).filter(is_the_same) else { return self.distrust(now_ns) };
+        self.rate.store(rate.0, Ordering::Relaxed);
         // Fails if another thread has closed the window meanwhile. Release: pairs with the Acquire
         // in `ns`.
-        let _ = self.window.compare_exchange(window, later.window(), Ordering::Release, Ordering::Relaxed);
-        true
+        let _ = self.window.compare_exchange(window, rate.window(), Ordering::Release, Ordering::Relaxed);
     }
 
     fn measured_from(&self) -> Look {
@@ -531,7 +496,7 @@ mod tests {
     fn counts_of_a_sleeping_machine_give_no_rate() {
         let mut threads = Threads::new(1, 3_000);
         threads.work(MS);
-        assert!(threads.counter.calibrates.load(Ordering::Relaxed) && threads.counter.measured_from().ns != 0);
+        assert!(threads.counter.window.load(Ordering::Relaxed) == 0 && threads.counter.measured_from().ns != 0);
         threads.machine.jump(3_000_000_000);
         threads.machine.pass(SECOND);
         let seen = threads.work(SECOND);
