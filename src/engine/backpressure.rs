@@ -36,7 +36,7 @@ use crate::shard::{Remote, WAKE_DEPTH};
 use crate::sync::LocalCell;
 use crate::sync::{sleep_briefly, thread};
 use crate::thread::Local;
-use crate::time::RealTime;
+use crate::time::{real_time, saturating_ns};
 
 /// More entries than may wait in two of a sleeping worker's three queues. A thread that finds more
 /// wakes the worker before it waits.
@@ -48,7 +48,7 @@ const YIELDS: usize = 1_024;
 /// How long one call may wait for workers, and has waited.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
-    /// When the wait for the worker of one shard began: see [`RealTime::ns`].
+    /// When the wait for the worker of one shard began, by [`real_time`].
     begun_ns: Option<u64>,
     tries: usize,
     is_out: bool,
@@ -87,7 +87,7 @@ impl Patience {
             return false;
         }
         remote.ring_if_it_sleeps();
-        let now_ns = RealTime::now().ns();
+        let now_ns = saturating_ns(real_time());
         let is_stuck = remote.stall.is_stuck(remote.progress(), now_ns);
         let Some(begun_ns) = self.begun_ns else {
             if !is_stuck {

@@ -11,7 +11,7 @@ use crate::panics;
 use crate::sync::{Arc, Condvar, Mutex, SegQueue, Shown, lock, thread};
 use crate::sys::cores::spawn_ordinary;
 use crate::sys::fork;
-use crate::time::RealTime;
+use crate::time::{real_time, saturating_ns};
 
 /// A pool of threads that run expired timeouts. This is the default executor.
 ///
@@ -216,7 +216,7 @@ impl Shared {
     /// Returns whether no thread is free, and none has begun a task for a second, although others
     /// wait. `steps` is what a [`look`](Self::look) has returned.
     fn is_stuck(&self, crew: &Crew, steps: Option<u64>) -> bool {
-        let is_stuck = |steps| self.stall.is_stuck(steps, RealTime::now().ns());
+        let is_stuck = |steps| self.stall.is_stuck(steps, saturating_ns(real_time()));
         !self.has_free_thread(crew) && steps.is_some_and(is_stuck)
     }
 

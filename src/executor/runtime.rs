@@ -16,7 +16,7 @@ use super::{Expired, run_here};
 use crate::engine::Batch;
 use crate::panics;
 use crate::sync::{Mutex, lock};
-use crate::time::RealTime;
+use crate::time::real_time;
 
 /// How long the worker waits for the task to begin.
 const PATIENCE: Duration = Duration::from_millis(2);
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_millis(2);
 pub(crate) struct Runtime {
     handle: Handle,
     waiting: Arc<Mutex<Waiting>>,
-    /// When the first of what waits was handed over.
-    since: Option<RealTime>,
+    /// When the first of what waits was handed over, by [`real_time`].
+    since: Option<Duration>,
 }
 
 /// What the worker and the runtime's task share.
@@ -55,7 +55,7 @@ impl Runtime {
             Some(earlier) => earlier.append(wakes),
             none => {
                 *none = Some(wakes);
-                self.since = Some(RealTime::now());
+                self.since = Some(real_time());
             }
         }
         if std::mem::replace(&mut waiting.has_task, true) {
@@ -72,7 +72,7 @@ impl Runtime {
     /// Wakes the futures that the runtime should have woken by now. Returns for how long the others
     /// may still wait.
     pub(crate) fn look(&mut self) -> Option<Duration> {
-        let left = PATIENCE.saturating_sub(self.since?.elapsed());
+        let left = PATIENCE.saturating_sub(real_time().saturating_sub(self.since?));
         let mut waiting = lock(&self.waiting);
         if let Some(batch) = &waiting.batch
             && !batch.remote().is_closed()

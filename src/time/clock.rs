@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::tick::saturating_ns;
 use super::upper_bound_clock::process_base;
 
 /// The source of an engine's time.
@@ -103,22 +102,8 @@ impl<L: ?Sized> Listeners<L> {
     }
 }
 
-/// A reading of the system's clock, whichever clock the engine has. For threads that wait for one
-/// another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RealTime(Instant);
-
-impl RealTime {
-    pub(crate) fn now() -> Self {
-        Self(Instant::now())
-    }
-
-    pub(crate) fn elapsed(self) -> Duration {
-        self.0.elapsed()
-    }
-
-    /// Returns the time since a moment that is the same in the whole process.
-    pub(crate) fn ns(self) -> u64 {
-        saturating_ns(self.0.saturating_duration_since(process_base()))
-    }
+/// Reads the system's clock, whichever clock the engine has, for threads that wait for one another:
+/// the time since a moment that is the same in the whole process.
+pub(crate) fn real_time() -> Duration {
+    process_base().elapsed()
 }

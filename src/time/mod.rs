@@ -11,7 +11,7 @@ mod timeline;
 mod upper_bound_clock;
 
 pub use clock::{Clock, ClockListener};
-pub(crate) use clock::{Follower, RealTime};
+pub(crate) use clock::{Follower, real_time};
 pub use manual::ManualClock;
 pub use pausable::PausableClock;
 pub(crate) use tick::{Moment, Subtick, saturating_ns};

@@ -90,7 +90,7 @@ mod imp {
     pub(super) fn open() {}
 
     pub(super) fn ns_since_process_base() -> u64 {
-        crate::time::RealTime::now().ns() + crate::time::tick::MARGIN_NS
+        super::saturating_ns(crate::time::real_time()) + crate::time::tick::MARGIN_NS
     }
 }
 
@@ -101,8 +101,8 @@ mod imp {
     use std::os::unix::fs::FileExt;
 
     use crate::sync::{OnceLock, get_or_set};
-    use crate::time::RealTime;
     use crate::time::counter::{Counter, Look, Machine};
+    use crate::time::{real_time, saturating_ns};
 
     static COUNTER: Counter = Counter::new();
 
@@ -138,7 +138,7 @@ mod imp {
         }
 
         fn clock_ns(&self) -> u64 {
-            RealTime::now().ns()
+            saturating_ns(real_time())
         }
 
         /// Does not allocate: a thread that schedules may call this. A program that closes files

@@ -9,7 +9,7 @@ use crate::engine::{Batch, Due};
 use crate::executor::Runtime;
 use crate::executor::{Chosen, Expired, Help, ThreadPool, run_as, run_here, run_in_turn};
 use crate::panics::{self, CatchUnwind};
-use crate::time::RealTime;
+use crate::time::real_time;
 
 /// Called after a turn.
 pub(crate) type TurnHook = Arc<dyn Fn(&Turn) + Send + Sync>;
@@ -31,7 +31,8 @@ pub(crate) struct Dispatch {
 
 /// A worker's looks whether a task holds up others of its batch.
 struct Looks {
-    last: RealTime,
+    /// By [`real_time`].
+    last: Duration,
     /// How many there were since a batch was handed over, or a thread was called.
     since: u32,
 }
@@ -68,7 +69,7 @@ impl Dispatch {
     /// Finds help for what waits behind a task that blocks. Returns when to look again.
     fn look_for_help(&mut self) -> Option<Duration> {
         let looks = self.looks.as_mut()?;
-        if looks.last.elapsed() >= looks.interval() {
+        if real_time().saturating_sub(looks.last) >= looks.interval() {
             match panics::catch(|| self.executor.find_help()).unwrap_or(Help::Never) {
                 Help::Never => {
                     self.looks = None;
@@ -77,7 +78,7 @@ impl Dispatch {
                 Help::NotNow => looks.since += 1,
                 Help::Called => looks.since = 1,
             }
-            looks.last = RealTime::now();
+            looks.last = real_time();
         }
         Some(looks.interval())
     }
@@ -90,7 +91,7 @@ impl Dispatch {
     /// Hands a batch over.
     pub(crate) fn accept(&mut self, batch: Batch) {
         if self.executor.runs_all() && batch.len() > 1 {
-            self.looks.get_or_insert_with(|| Looks { last: RealTime::now(), since: 0 }).since = 0;
+            self.looks.get_or_insert_with(|| Looks { last: real_time(), since: 0 }).since = 0;
         }
         let engine = batch.shared().id();
         let expired = if self.executor.runs_all() { Expired::begin(batch) } else { Expired::uncounted(batch) };
@@ -99,7 +100,7 @@ impl Dispatch {
         run_as(engine, || panics::catch(|| self.executor.execute(expired)));
         // What waits for a thread may wait for tasks that do not end.
         if self.looks.is_none() && self.executor.pool.as_ref().is_some_and(ThreadPool::is_full) {
-            self.looks = Some(Looks { last: RealTime::now(), since: Looks::RARE });
+            self.looks = Some(Looks { last: real_time(), since: Looks::RARE });
         }
     }
 
