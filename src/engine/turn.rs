@@ -170,8 +170,7 @@ impl Core {
         if first <= self.now || self.hurried > self.now || !timeline.is_the_systems() {
             return Some(first);
         }
-        let division = timeline.scale().division();
-        let last = self.wheel.last_due(first, division.end_of_tick(first));
+        let last = self.wheel.last_due(first, timeline.scale().end_of_tick(first));
         Some(first.max(last.unwrap_or(first)))
     }
 

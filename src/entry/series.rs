@@ -143,10 +143,10 @@ impl<F> Series<F> {
         // The task is not to blame for a clock that panics.
         let now_ns = timeline.try_now_ns().unwrap_or_else(|| scale.ns_of(deadline));
         let next_ns = self.schedule.next_ns(said, self.due.ns, now_ns);
-        let (deadline, division) = (scale.subtick_not_before(next_ns), scale.division());
+        let deadline = scale.subtick_not_before(next_ns);
         // A task that asks for that without end runs once a tick.
         let is_at_once = said.is_zero() && matches!(self.schedule, Schedule::AsTaskSays);
-        let deadline = if is_at_once { division.end_of_tick(deadline) } else { deadline };
+        let deadline = if is_at_once { scale.end_of_tick(deadline) } else { deadline };
         self.due = Moment { ns: next_ns, deadline };
         Some(NextDue { deadline, is_overdue: deadline <= scale.subtick_at(now_ns) })
     }

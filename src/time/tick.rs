@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A point in time since the engine's start, in parts of a tick: see [`Division`]. Saturates at
+/// A point in time since the engine's start, in parts of a tick: see [`Scale`]. Saturates at
 /// [`Subtick::NEVER`], which is later than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Subtick(u64);
@@ -43,65 +43,20 @@ pub(crate) struct Moment {
     pub(crate) deadline: Subtick,
 }
 
-/// How a tick is divided: into 2^`bits` subticks. A tick has come with its last subtick, so tick
-/// `t` is made up of the subticks after (`t` - 1)·2^`bits`, up to and with `t`·2^`bits`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Division {
-    bits: u32,
-}
-
 /// A tick has at most 16 subticks. More would be more slots to go through.
 const MAX_BITS: u32 = 4;
 /// A subtick is at least as long, unless the tick is shorter. A thread takes longer to wake up.
 const FINEST_NS: u64 = 25_000;
 
-impl Division {
-    #[cfg(test)]
-    pub(crate) const fn new(bits: u32) -> Self {
-        Self { bits }
-    }
-
-    fn of(tick_ns: u64) -> Self {
-        Self { bits: (tick_ns / FINEST_NS).checked_ilog2().unwrap_or(0).min(MAX_BITS) }
-    }
-
-    /// Returns how many subticks a tick has.
-    pub(crate) fn subticks(self) -> usize {
-        1 << self.bits
-    }
-
-    /// Returns the tick that a subtick is a part of: the first one that does not come before it.
-    #[inline]
-    pub(crate) fn tick_of(self, subtick: Subtick) -> u64 {
-        // No overflow: a subtick has 54 bits.
-        (subtick.0 + ((1 << self.bits) - 1)) >> self.bits
-    }
-
-    /// Returns the last tick that has come by then.
-    #[inline]
-    pub(crate) fn last_tick(self, now: Subtick) -> u64 {
-        now.0 >> self.bits
-    }
-
-    /// Returns the subtick with which a tick has come, its last one.
-    #[inline]
-    pub(crate) fn end(self, tick: u64) -> Subtick {
-        if tick > Subtick::NEVER.0 >> self.bits { Subtick::NEVER } else { Subtick::new(tick << self.bits) }
-    }
-
-    /// Returns the end of the tick that a subtick is a part of.
-    pub(crate) fn end_of_tick(self, subtick: Subtick) -> Subtick {
-        self.end(self.tick_of(subtick))
-    }
-}
-
-/// The engine's time scale: when tick zero was, and how long a tick is. Time is counted in
-/// nanoseconds since that start.
+/// The engine's time scale: when tick zero was, how long a tick is, and how it is divided. Time is
+/// counted in nanoseconds since that start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     start: Instant,
     tick_ns: u64,
-    division: Division,
+    /// A tick is divided into 2^`bits` subticks, and has come with its last one. So tick `t` is
+    /// made up of the subticks after (`t` - 1)·2^`bits`, up to and with `t`·2^`bits`.
+    bits: u32,
     /// A subtick is `tick_ns` / 2^bits nanoseconds long. As a fraction in its lowest terms that is
     /// `numerator` / 2^`widen`.
     numerator: u64,
@@ -119,9 +74,9 @@ impl Scale {
     /// `tick` is between 1 µs and 584 years. The builder has checked that.
     pub(crate) fn new(start: Instant, tick: Duration) -> Self {
         let tick_ns = saturating_ns(tick).max(1);
-        let division = Division::of(tick_ns);
-        let common = tick_ns.trailing_zeros().min(division.bits);
-        let (numerator, widen) = (tick_ns >> common, division.bits - common);
+        let bits = (tick_ns / FINEST_NS).checked_ilog2().unwrap_or(0).min(MAX_BITS);
+        let common = tick_ns.trailing_zeros().min(bits);
+        let (numerator, widen) = (tick_ns >> common, bits - common);
         let log = u64::BITS - (numerator - 1).leading_zeros();
         let (reciprocal, shift, soon_parts) = match u64::try_from((1_u128 << (63 + log)) / u128::from(numerator) + 1) {
             Ok(reciprocal) if (1..u64::BITS).contains(&log) => {
@@ -131,15 +86,40 @@ impl Scale {
             // A subtick of a nanosecond, or of centuries.
             _ => (0, 0, 0),
         };
-        Self { start, tick_ns, division, numerator, widen, reciprocal, shift, soon_ns: soon_parts >> widen }
+        Self { start, tick_ns, bits, numerator, widen, reciprocal, shift, soon_ns: soon_parts >> widen }
     }
 
     pub(crate) fn tick_duration(&self) -> Duration {
         Duration::from_nanos(self.tick_ns)
     }
 
-    pub(crate) fn division(&self) -> Division {
-        self.division
+    /// Returns how many subticks a tick has.
+    pub(crate) fn subticks(&self) -> usize {
+        1 << self.bits
+    }
+
+    /// Returns the tick that a subtick is a part of: the first one that does not come before it.
+    #[inline]
+    pub(crate) fn tick_of(&self, subtick: Subtick) -> u64 {
+        // No overflow: a subtick has 54 bits.
+        (subtick.0 + ((1 << self.bits) - 1)) >> self.bits
+    }
+
+    /// Returns the last tick that has come by then.
+    #[inline]
+    pub(crate) fn last_tick(&self, now: Subtick) -> u64 {
+        now.0 >> self.bits
+    }
+
+    /// Returns the subtick with which a tick has come, its last one.
+    #[inline]
+    pub(crate) fn end(&self, tick: u64) -> Subtick {
+        if tick > Subtick::NEVER.0 >> self.bits { Subtick::NEVER } else { Subtick::new(tick << self.bits) }
+    }
+
+    /// Returns the end of the tick that a subtick is a part of.
+    pub(crate) fn end_of_tick(&self, subtick: Subtick) -> Subtick {
+        self.end(self.tick_of(subtick))
     }
 
     /// Nanoseconds since the start; 0 for an instant before it.
@@ -185,7 +165,7 @@ impl Scale {
     /// before all that is due within the tick to come.
     #[inline]
     pub(crate) fn tick_at(&self, now_ns: u64) -> Subtick {
-        self.division.end(self.division.last_tick(self.subtick_at(now_ns)))
+        self.end(self.last_tick(self.subtick_at(now_ns)))
     }
 
     /// Returns the first subtick that does not come before `ns`: a deadline is rounded up, so that
@@ -259,27 +239,26 @@ mod tests {
     #[test]
     fn a_deadline_on_a_tick_is_the_last_part_of_that_tick() {
         let scale = Scale::new(Instant::now(), MS);
-        let division = scale.division();
-        assert_eq!(division, Division::new(4));
-        assert_eq!(scale.subtick_not_before(7_000_000), division.end(7));
-        assert_eq!(scale.subtick_not_before(10_000_000), division.end(10));
-        assert_eq!(scale.subtick_not_before(7_000_001), division.end(7).next());
-        assert_eq!(scale.ns_of(division.end(7)), 7_000_000);
-        assert_eq!(scale.ns_of(division.end(7).next()), 7_062_500, "a 16th of a tick");
+        assert_eq!(scale.subticks(), 16);
+        assert_eq!(scale.subtick_not_before(7_000_000), scale.end(7));
+        assert_eq!(scale.subtick_not_before(10_000_000), scale.end(10));
+        assert_eq!(scale.subtick_not_before(7_000_001), scale.end(7).next());
+        assert_eq!(scale.ns_of(scale.end(7)), 7_000_000);
+        assert_eq!(scale.ns_of(scale.end(7).next()), 7_062_500, "a 16th of a tick");
     }
 
     #[test]
     fn the_tick_that_has_come_and_past_deadlines_are_due_at_once() {
         let start = Instant::now();
         let scale = Scale::new(start, MS);
-        assert_eq!(scale.tick_at(10_900_005), scale.division().end(10));
+        assert_eq!(scale.tick_at(10_900_005), scale.end(10));
         assert_eq!(scale.subtick_not_before(scale.ns_at(start)), Subtick::ZERO);
         assert_eq!(scale.subtick_not_before(scale.ns_at(start - MS)), Subtick::ZERO);
     }
 
     #[test]
     fn a_subtick_is_not_finer_than_a_thread_can_wake_up() {
-        let bits = |tick_ns| Scale::new(Instant::now(), Duration::from_nanos(tick_ns)).division().bits;
+        let bits = |tick_ns| Scale::new(Instant::now(), Duration::from_nanos(tick_ns)).bits;
         assert_eq!([1, 25_000, 50_000, 399_999, 400_000, 1_000_000_000].map(bits), [0, 0, 1, 3, 4, 4]);
     }
 
@@ -308,7 +287,7 @@ mod tests {
         fn division_by_the_reciprocal_is_division(ns in any::<u64>(), tick in any::<u64>(), shift in 0_u32..64) {
             let tick = (tick >> shift).max(1);
             let scale = Scale::new(Instant::now(), Duration::from_nanos(tick));
-            let parts = |ns: u64| u128::from(ns) << scale.division().bits;
+            let parts = |ns: u64| u128::from(ns) << scale.bits;
             let exact = |parts: u128| u64::try_from(parts).unwrap_or(u64::MAX);
             let last = u64::MAX / tick * tick;
             for ns in [ns, ns >> shift, u64::MAX - 1, last, last.wrapping_sub(1), 0] {
@@ -332,17 +311,19 @@ mod tests {
             prop_assert_eq!(subtick, scale.subtick_not_before(scale.ns_at(deadline)));
             let comes = scale.instant_after(scale.ns_of(subtick));
             prop_assert!(comes >= deadline);
-            prop_assert!(comes - deadline <= Duration::from_nanos(tick_ns >> scale.division().bits));
+            prop_assert!(comes - deadline <= Duration::from_nanos(tick_ns >> scale.bits));
             prop_assert_eq!(scale.subtick_at(scale.ns_at(comes)), subtick);
             prop_assert!(scale.subtick_at(scale.ns_at(comes) - 1) < subtick);
         }
 
         #[test]
-        fn a_subtick_lies_in_one_tick(subtick in 0_u64..1 << 54, bits in 0_u32..=10) {
-            let (subtick, division) = (Subtick::new(subtick), Division::new(bits));
-            let tick = division.tick_of(subtick);
-            prop_assert!(subtick <= division.end(tick) && (tick == 0 || subtick > division.end(tick - 1)));
-            prop_assert_eq!(division.last_tick(subtick), tick - u64::from(subtick < division.end(tick)));
+        fn a_subtick_lies_in_one_tick(subtick in 0_u64..1 << 54, bits in 0_u32..=MAX_BITS) {
+            let subtick = Subtick::new(subtick);
+            let scale = Scale::new(Instant::now(), Duration::from_nanos(FINEST_NS << bits));
+            prop_assert_eq!(scale.bits, bits);
+            let tick = scale.tick_of(subtick);
+            prop_assert!(subtick <= scale.end(tick) && (tick == 0 || subtick > scale.end(tick - 1)));
+            prop_assert_eq!(scale.last_tick(subtick), tick - u64::from(subtick < scale.end(tick)));
         }
     }
 }

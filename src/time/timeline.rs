@@ -141,8 +141,7 @@ impl Timeline {
     #[cold]
     #[inline(never)]
     pub(crate) fn must_run_before(&self, wake_at: Subtick, deadline: Subtick) -> bool {
-        let tick_of = |subtick| self.scale.division().tick_of(subtick);
-        let shares_its_tick = wake_at < Subtick::NEVER && tick_of(deadline) == tick_of(wake_at);
+        let shares_its_tick = wake_at < Subtick::NEVER && self.scale.tick_of(deadline) == self.scale.tick_of(wake_at);
         !shares_its_tick || !self.is_the_systems() || self.has_come(deadline.before())
     }
 

@@ -134,7 +134,7 @@ impl Builder {
         };
         let shared = SharedRef::create(plan, take_numbers(shards, no_memory)?).ok_or_else(no_memory)?;
         // A slot of the lowest level is a subtick.
-        let lowest = self.slots() * shared.timeline().scale().division().subticks();
+        let lowest = self.slots() * shared.timeline().scale().subticks();
         let lowest = lowest.min(MOST_SUBTICKS.max(self.slots()));
         let shard = |index| {
             let mut wheel = Wheel::new(lowest, self.slots(), levels).ok_or_else(no_memory)?;

@@ -74,7 +74,7 @@ impl Engine {
             Shutdown::Drain(most) => {
                 // To the end of a tick: what is due in it runs together.
                 let timeline = self.shared.timeline();
-                Command::Drain(timeline.scale().division().end_of_tick(timeline.deadline_after(most)))
+                Command::Drain(timeline.scale().end_of_tick(timeline.deadline_after(most)))
             }
         };
         if !self.begin_to_end() {

@@ -93,7 +93,7 @@ impl Timer {
     #[must_use]
     pub fn current_tick(&self) -> u64 {
         let timeline = self.engine.shared.timeline();
-        timeline.scale().division().last_tick(timeline.current())
+        timeline.scale().last_tick(timeline.current())
     }
 
     /// Returns the time now, by the engine's clock: the real one, or that of

@@ -81,9 +81,9 @@ impl Stopwatch {
 
     /// Returns `None` if no tick has come and nothing has expired.
     pub(crate) fn stop(self, shared: &SharedRef, shard: &Core, turn: TurnResult) -> Option<Turn> {
-        let division = shared.timeline().scale().division();
+        let scale = shared.timeline().scale();
         let [before, turned_to, number] =
-            [self.before, shard.turned_to(), self.now.max(self.before)].map(|at| division.last_tick(at));
+            [self.before, shard.turned_to(), self.now.max(self.before)].map(|at| scale.last_tick(at));
         if turned_to == before && turn.fired == 0 {
             return None;
         }

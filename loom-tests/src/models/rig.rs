@@ -216,7 +216,7 @@ impl Bare {
 
     /// Returns a part of a tick, from 1 on.
     pub(super) fn part(&self, tick: u64, part: u64) -> Subtick {
-        Subtick::new(self.shared.timeline().scale().division().end(tick - 1).get() + part)
+        Subtick::new(self.shared.timeline().scale().end(tick - 1).get() + part)
     }
 
     /// Arms a timeout that another thread may push.
