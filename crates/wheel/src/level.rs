@@ -6,7 +6,6 @@ use crate::occupancy::Occupancy;
 pub(crate) type Span = u64;
 
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Level {
     /// log2 of a slot's width in ticks.
     shift: u32,
@@ -16,8 +15,6 @@ pub(crate) struct Level {
     lists: u32,
     /// All spans before this one were opened by an event, which may be ahead of the cursor.
     opened: Span,
-    /// The first tick that the ring does not reach.
-    reach: u64,
     /// A bit may be set for a slot that is empty, as a removal leaves it set.
     occupancy: Occupancy,
 }
@@ -25,10 +22,7 @@ pub(crate) struct Level {
 impl Level {
     pub(crate) fn new(shift: u32, slots: usize, lists: u32) -> Option<Self> {
         debug_assert!(slots.is_power_of_two());
-        let occupancy = Occupancy::new(slots)?;
-        let mut level = Self { shift, mask: slots as u64 - 1, lists, opened: 0, reach: 0, occupancy };
-        level.measure(0);
-        Some(level)
+        Some(Self { shift, mask: slots as u64 - 1, lists, opened: 0, occupancy: Occupancy::new(slots)? })
     }
 
     fn slots(&self) -> u64 {
@@ -80,24 +74,10 @@ impl Level {
         self.opened = span + 1;
     }
 
-    /// Stores how far the ring reaches, from this cursor on.
-    pub(crate) fn measure(&mut self, cursor: u64) {
-        let end = self.end(cursor);
-        self.reach = if end > u64::MAX >> self.shift { u64::MAX } else { end << self.shift };
-    }
-
-    /// Returns the first cursor from which on the ring reaches farther than it does from this one,
-    /// unless a span is opened before.
-    pub(crate) fn measured_until(&self, cursor: u64) -> u64 {
-        let first = self.first_unopened(cursor);
-        if first > u64::MAX >> self.shift { u64::MAX } else { self.opens(first) + 1 }
-    }
-
-    /// Returns whether the ring reaches a tick that is not before the cursor. The level was
-    /// [measured](Self::measure) when the cursor was moved so far, or a span opened.
+    /// Returns whether the ring has a slot for a tick that is neither opened nor too far away.
     #[inline]
-    pub(crate) fn reaches(&self, tick: u64) -> bool {
-        tick < self.reach
+    pub(crate) fn holds(&self, tick: u64, cursor: u64) -> bool {
+        (self.first_unopened(cursor)..self.end(cursor)).contains(&self.span_of(tick))
     }
 
     /// Returns the first of the two lists of a span's slot: `(tick >> shift) & mask`.
@@ -154,7 +134,7 @@ impl Level {
         first.checked_add(distance as u64)
     }
 
-    /// Returns the first span that the ring does not hold.
+    /// Returns the first span that is too far away for the ring.
     fn end(&self, cursor: u64) -> Span {
         self.first_unopened(cursor).saturating_add(self.slots())
     }

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 const BITS: usize = u64::BITS as usize;
 
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Occupancy {
     words: Box<[u64]>,
     /// Bit w of the summary says whether `words[w]` is not zero.

@@ -254,7 +254,6 @@ impl<T: Copy + Eq> Wheel<T> {
                 // No cursor, so that its first part is moved in this very tick.
                 cascade.stepped = NEVER;
                 self.move_cursor(opens);
-                self.measure();
                 self.splice_slot(list, cascade_list(index));
             }
             Event::Due(tick) => {
@@ -275,7 +274,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// cursor and `now`.
     fn is_outrun(&self, now: u64) -> bool {
         let last = self.levels.last().expect("a wheel has a level");
-        !last.reaches(now)
+        now.saturating_sub(self.cursor) >> last.bits() > 0
     }
 
     /// Makes the next [`expire`](Self::expire) look at all items, and put each where its deadline

@@ -67,8 +67,6 @@ pub struct Wheel<T> {
     /// No span above level 0 is opened, and no cascade must be over, before this tick. So nearly
     /// all steps look at level 0 alone.
     pub(crate) quiet_until: u64,
-    /// The first cursor from which on a level above level 0 reaches farther.
-    measured_until: u64,
     /// Whether what is late goes before what comes due next.
     pub(crate) late_first: bool,
     /// The tick from which on what found no cell has to be looked through again.
@@ -158,7 +156,6 @@ impl<T: Copy + Eq> Wheel<T> {
             cascade_quota: 2_048,
             cursor: 0,
             quiet_until: 0,
-            measured_until: 0,
             late_first: true,
             homeless_at: 0,
             len: 0,
@@ -284,7 +281,7 @@ impl<T: Copy + Eq> Wheel<T> {
         let (level, cursor) = (&self.levels[0], self.cursor);
         let has_item = |tick: &u64| {
             let list = level.list(*tick);
-            *tick >= cursor && level.reaches(*tick) && !(self.lists.is_empty(list) && self.lists.is_empty(list + 1))
+            level.holds(*tick, cursor) && !(self.lists.is_empty(list) && self.lists.is_empty(list + 1))
         };
         ticks.rev().find(has_item)
     }
@@ -314,23 +311,17 @@ impl<T: Copy + Eq> Wheel<T> {
         Drain { wheel: self, list: 0 }
     }
 
-    /// Chooses the lowest level that is wide enough for a deadline. `direct` is 1 for an item that
-    /// is new, and 0 for one that was in the wheel before: that goes in front of those that are
-    /// new.
+    /// Chooses the lowest level that is wide enough for a deadline, or the last, for another round,
+    /// if none is. `direct` is 1 for an item that is new, and 0 for one that was in the wheel
+    /// before: that goes in front of those that are new.
     #[inline]
     fn target(&self, deadline: u64, direct: u32) -> Target {
         let Some(distance) = deadline.checked_sub(self.cursor) else { return Target::outside(LATE) };
-        let index = usize::from(self.by_distance[(distance | 1).ilog2() as usize]);
-        if self.levels[index].reaches(deadline) {
-            return self.slot(index, deadline, direct);
+        if deadline == NEVER {
+            return Target::outside(FAR);
         }
-        self.target_beyond(deadline, direct)
-    }
-
-    /// The last level takes what none reaches, for another round.
-    #[inline(never)]
-    fn target_beyond(&self, deadline: u64, direct: u32) -> Target {
-        if deadline == NEVER { Target::outside(FAR) } else { self.slot(self.levels.len() - 1, deadline, direct) }
+        let index = usize::from(self.by_distance[(distance | 1).ilog2() as usize]);
+        self.slot(index, deadline, direct)
     }
 
     #[inline]
@@ -395,8 +386,7 @@ impl<T: Copy + Eq> Wheel<T> {
         level: usize,
     ) -> Result<(), OutOfMemory> {
         let (deadline, below) = (items.deadline(item), &self.levels[level - 1]);
-        let is_there = below.span_of(deadline) >= below.first_unopened(self.cursor);
-        if !is_there || !below.reaches(deadline) {
+        if !below.holds(deadline, self.cursor) {
             // Its deadline was moved, or it waits for its round.
             return self.put_back(items, item);
         }
@@ -407,18 +397,6 @@ impl<T: Copy + Eq> Wheel<T> {
     #[inline]
     pub(crate) fn move_cursor(&mut self, to: u64) {
         self.cursor = self.cursor.max(to);
-        self.levels[0].measure(self.cursor);
-        if self.cursor >= self.measured_until {
-            self.measure();
-        }
-    }
-
-    /// Stores how far the levels reach. It is called when a span was opened, or time has come to
-    /// where another would be.
-    pub(crate) fn measure(&mut self) {
-        let (cursor, above) = (self.cursor, &mut self.levels[1..]);
-        above.iter_mut().for_each(|level| level.measure(cursor));
-        self.measured_until = above.iter().map(|level| level.measured_until(cursor)).min().unwrap_or(NEVER);
     }
 
     /// Checks that the wheel's lists, marks and counts agree, and what it remembers of the levels
@@ -430,9 +408,6 @@ impl<T: Copy + Eq> Wheel<T> {
         for level in &self.levels {
             let mut occupied = level.lists().filter(|list| !self.lists.is_empty(*list));
             assert!(occupied.all(|list| level.is_marked(list)), "a slot has items, and no mark");
-            let mut measured = level.clone();
-            measured.measure(self.cursor);
-            assert!((0..64).all(|bit| measured.reaches(1 << bit) == level.reaches(1 << bit)), "a reach of before");
         }
         for (index, level) in self.levels.iter().enumerate().skip(1) {
             let in_cascade = !self.lists.is_empty(cascade_list(index));
