@@ -1,27 +1,9 @@
 //! What a turn does: it takes out what is due, and moves a part of each cascade.
 
 use crate::event::Event;
-use crate::items::{Items, NEVER, OutOfMemory, Take};
+use crate::items::{Items, NEVER, OutOfMemory, Place, Take};
 use crate::list::Lists;
 use crate::wheel::{ASIDE, DUE, FAR, HOMELESS, LATE, Target, Wheel, cascade_list};
-
-/// What became of an item that was in a cell.
-enum Fate {
-    /// It has left the cell.
-    Gone,
-    /// There was no memory to move it.
-    Homeless,
-    /// It is due, and stays where it is.
-    Due,
-    /// It stays, and so does all behind it.
-    Stop,
-}
-
-impl From<Result<(), OutOfMemory>> for Fate {
-    fn from(moved: Result<(), OutOfMemory>) -> Self {
-        moved.map_or(Self::Homeless, |()| Self::Gone)
-    }
-}
 
 impl<T: Copy + Eq> Wheel<T> {
     /// Takes out what is due at tick `now`, in the order of the deadlines, and what has the same
@@ -136,7 +118,7 @@ impl<T: Copy + Eq> Wheel<T> {
     fn move_down<S: Items<Item = T>>(&mut self, level: usize, items: &mut S, budget: &mut usize, quota: usize) -> bool {
         self.go_through(cascade_list(level), items, budget, quota, |wheel, items, item| {
             wheel.cascaded += 1;
-            wheel.put_below(items, item, level).into()
+            wheel.put_below(items, item, level).map_err(|OutOfMemory| HOMELESS)
         })
     }
 
@@ -196,36 +178,43 @@ impl<T: Copy + Eq> Wheel<T> {
                 }
                 *budget -= 1;
             };
-            self.len += 1;
-            match self.after_look(items, item, due_by, taken) {
-                Fate::Gone => *budget -= 1,
-                // Its deadline was moved once more, and is due: `take` gets it again.
-                Fate::Due => {
-                    cell -= 1;
-                    self.lists.blocks.get_mut(at).put_back(cell, item);
-                }
-                fate => {
-                    self.lists.blocks.get_mut(at).put_back(cell - 1, item);
-                    if matches!(fate, Fate::Stop) {
-                        return false;
-                    }
-                }
+            match self.after_look(items, Place::new(at, cell - 1), item, due_by, taken, budget) {
+                Some(next) => cell = next,
+                None => return false,
             }
         }
     }
 
-    /// Sees to an item that has come up and is not taken.
+    /// Puts an item that has come up and is not taken where it belongs. Returns the cell to go on
+    /// with, or `None` if it stays, and so does all behind it.
     #[inline(never)]
-    fn after_look<S: Items<Item = T>>(&mut self, items: &mut S, item: T, due_by: u64, taken: Take) -> Fate {
+    fn after_look<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        place: Place,
+        item: T,
+        due_by: u64,
+        taken: Take,
+        budget: &mut usize,
+    ) -> Option<usize> {
+        let (at, cell) = (place.block(), place.cell());
+        self.lists.blocks.get_mut(at).put_back(cell, item);
+        self.len += 1;
         match items.deadline(item) {
-            _ if taken == Take::Stop => Fate::Stop,
-            deadline if deadline <= due_by => Fate::Due,
+            _ if taken == Take::Stop => None,
+            // Its deadline was moved once more, and is due: `take` gets it again.
+            deadline if deadline <= due_by => Some(cell),
             // Its tick has been processed, so the caller's time has gone back, and it waits for
             // that.
-            deadline if deadline < self.cursor => Fate::Stop,
+            deadline if deadline < self.cursor => None,
             _ => {
                 self.put_off += 1;
-                self.put_back(items, item).into()
+                // Without memory it stays, and costs nothing: the next call may come by it again.
+                if self.put_back(items, item).is_ok() {
+                    let _ = self.lists.blocks.get_mut(at).empty(cell);
+                    *budget -= 1;
+                }
+                Some(cell + 1)
             }
         }
     }
@@ -313,15 +302,13 @@ impl<T: Copy + Eq> Wheel<T> {
             } else {
                 wheel.put_back(items, item)
             };
-            match moved {
-                Err(OutOfMemory) if deadline <= now => Fate::Due,
-                moved => moved.into(),
-            }
+            moved.map_err(|OutOfMemory| if deadline <= now { DUE } else { HOMELESS })
         })
     }
 
     /// Goes through up to `quota` items of a list, from the first on. Returns whether it is empty
-    /// now. What finds no memory goes to a list of its own.
+    /// now. `each` moves an item to another list. If it has no memory for that, it says to which
+    /// list the item's whole block goes.
     #[inline]
     fn go_through<S: Items<Item = T>>(
         &mut self,
@@ -329,44 +316,34 @@ impl<T: Copy + Eq> Wheel<T> {
         items: &mut S,
         budget: &mut usize,
         mut quota: usize,
-        mut each: impl FnMut(&mut Self, &mut S, T) -> Fate,
+        mut each: impl FnMut(&mut Self, &mut S, T) -> Result<(), u32>,
     ) -> bool {
         while let Some(at) = self.lists.first(list) {
             self.prefetch_behind(items, at);
-            let (mut goes_on, mut to) = (true, HOMELESS);
+            let mut to = HOMELESS;
             for cell in 0..self.lists.blocks.get(at).len() {
+                let Some(item) = self.lists.blocks.get(at).cells[cell] else { continue };
                 if *budget == 0 || quota == 0 {
-                    goes_on = self.lists.blocks.get(at).live == 0;
-                    break;
+                    return false;
                 }
-                let Some(item) = self.lists.blocks.get_mut(at).empty(cell) else { continue };
-                let fate = each(self, items, item);
-                if matches!(fate, Fate::Gone) {
-                    (*budget, quota) = (*budget - 1, quota - 1);
-                    continue;
-                }
-                // It costs nothing, as the next call may come by it again.
-                self.lists.blocks.get_mut(at).put_back(cell, item);
-                match fate {
-                    Fate::Stop => goes_on = false,
-                    Fate::Due => to = DUE,
-                    Fate::Homeless | Fate::Gone => {}
-                }
-                if !goes_on {
-                    break;
+                match each(self, items, item) {
+                    Ok(()) => {
+                        let _ = self.lists.blocks.get_mut(at).empty(cell);
+                        (*budget, quota) = (*budget - 1, quota - 1);
+                    }
+                    // It costs nothing, as the next call may come by it again.
+                    Err(DUE) => to = DUE,
+                    Err(_) => {}
                 }
             }
             if self.lists.blocks.get(at).live == 0 {
                 self.lists.free(at);
-            } else if goes_on {
+            } else {
                 self.lists.move_block(at, to);
                 // What was set aside has just been looked at. Anything else may be due by now.
                 if list != ASIDE {
                     self.homeless_at = 0;
                 }
-            }
-            if !goes_on {
-                return false;
             }
         }
         true
