@@ -72,10 +72,8 @@ impl<T: Copy + Eq> Wheel<T> {
         };
         // If two come at one tick, the first of them here goes first, and that of level 0 last. The
         // items of a cascade may belong to the span that is opened then, or be due at that tick.
-        for (index, cascade) in self.cascades.iter().enumerate().rev() {
-            if !lists.is_empty(cascade_list(index + 1)) {
-                consider(cascade.due, Event::Finish(index + 1));
-            }
+        for index in (1..self.levels.len()).rev().filter(|index| !lists.is_empty(cascade_list(*index))) {
+            consider(self.levels[index].cascade_due(&self.levels[index - 1]), Event::Finish(index));
         }
         for (index, level) in self.levels.iter_mut().enumerate().skip(1).rev() {
             if let Some(span) = level.next_occupied(cursor, |list| lists.is_empty(list)) {

@@ -15,6 +15,8 @@ pub(crate) struct Level {
     lists: u32,
     /// All spans before this one were opened by an event, which may be ahead of the cursor.
     opened: Span,
+    /// The last cursor at which a part of the level's cascade was moved: once a tick is enough.
+    pub(crate) stepped: u64,
     /// A bit may be set for a slot that is empty, as a removal leaves it set.
     occupancy: Occupancy,
 }
@@ -22,7 +24,7 @@ pub(crate) struct Level {
 impl Level {
     pub(crate) fn new(shift: u32, slots: usize, lists: u32) -> Option<Self> {
         debug_assert!(slots.is_power_of_two());
-        Some(Self { shift, mask: slots as u64 - 1, lists, opened: 0, occupancy: Occupancy::new(slots)? })
+        Some(Self { shift, mask: slots as u64 - 1, lists, opened: 0, stepped: 0, occupancy: Occupancy::new(slots)? })
     }
 
     fn slots(&self) -> u64 {
@@ -70,8 +72,17 @@ impl Level {
         self.opens(first + (slot.wrapping_sub(first) & self.mask))
     }
 
+    /// Opens a span, whose items are the level's cascade from then on.
     pub(crate) fn open(&mut self, span: Span) {
-        self.opened = span + 1;
+        // No cursor, so that the cascade's first part is moved in this very tick.
+        (self.opened, self.stepped) = (span + 1, u64::MAX);
+    }
+
+    /// Returns the tick at which the cascade to the level `below` must be over: when that opens the
+    /// first span that it may bring something to. There is at most one cascade at a time, as it is
+    /// over before the next span is opened.
+    pub(crate) fn cascade_due(&self, below: &Self) -> u64 {
+        self.begins(self.opened - 1) - below.lead()
     }
 
     /// Returns whether the ring has a slot for a tick that is neither opened nor too far away.

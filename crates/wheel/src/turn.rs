@@ -98,16 +98,16 @@ impl<T: Copy + Eq> Wheel<T> {
     /// Moves a part of each cascade, once a tick. It is called after [`expire`](Self::expire), so
     /// that what is due does not wait for it. `budget` is as there.
     pub fn cascade<S: Items<Item = T>>(&mut self, items: &mut S, budget: &mut usize) {
-        for index in (0..self.cascades.len()).rev() {
-            let (cursor, cascade) = (self.cursor, &mut self.cascades[index]);
-            if cascade.stepped == cursor || self.lists.is_empty(cascade_list(index + 1)) {
+        for index in (1..self.levels.len()).rev() {
+            let (cursor, level, below) = (self.cursor, &self.levels[index], &self.levels[index - 1]);
+            if level.stepped == cursor || self.lists.is_empty(cascade_list(index)) {
                 continue;
             }
-            cascade.stepped = cursor;
-            let left = cascade.due.saturating_sub(cursor);
-            let eighths = (cascade.time - left.min(cascade.time)) * 8 / cascade.time;
+            let (left, time) = (level.cascade_due(below).saturating_sub(cursor), level.lead() - below.lead());
+            let eighths = (time - left.min(time)) * 8 / time;
             let quota = if left <= 1 { usize::MAX } else { self.cascade_quota << eighths };
-            self.move_down(index + 1, items, budget, quota);
+            self.levels[index].stepped = cursor;
+            self.move_down(index, items, budget, quota);
         }
         #[cfg(test)]
         self.check();
@@ -238,10 +238,6 @@ impl<T: Copy + Eq> Wheel<T> {
                 let level = &mut self.levels[index];
                 level.open(span);
                 let (list, opens) = (level.list(span), level.opens(span));
-                let cascade = &mut self.cascades[index - 1];
-                cascade.due = level.begins(span) - self.levels[index - 1].lead();
-                // No cursor, so that its first part is moved in this very tick.
-                cascade.stepped = NEVER;
                 self.move_cursor(opens);
                 self.splice_slot(list, cascade_list(index));
             }

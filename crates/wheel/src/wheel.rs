@@ -26,17 +26,6 @@ pub(crate) const HOMELESS: u32 = 4;
 /// The first of the cascades' lists.
 const CASCADES: u32 = 5;
 
-/// A cascade under way: the items of one opened span, on their way to the levels below.
-#[derive(Debug)]
-pub(crate) struct Cascade {
-    /// The tick at which its list must be empty.
-    pub(crate) due: u64,
-    /// How many ticks it has from its start.
-    pub(crate) time: u64,
-    /// The last cursor at which a part was moved: once a tick is enough.
-    pub(crate) stepped: u64,
-}
-
 /// Where an item belongs: a list, and the level that it is of, if any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
@@ -58,9 +47,6 @@ pub struct Wheel<T> {
     /// the distance; the last level if none is. From any cursor a level reaches as far as its ring
     /// is wide, and a little farther.
     by_distance: [u8; 64],
-    /// The cascade of level l is at l - 1. There is at most one at a time, because a span's cascade
-    /// is over before the next span is opened.
-    pub(crate) cascades: Box<[Cascade]>,
     pub(crate) cascade_quota: usize,
     /// All ticks before this one have been processed.
     pub(crate) cursor: u64,
@@ -125,9 +111,8 @@ impl<T: Copy + Eq> Wheel<T> {
         let count = slots.checked_mul(levels - 1).and_then(|above| above.checked_add(lowest)).ok_or(OutOfMemory)?;
         let lists = count.checked_mul(2).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
         let lists = Lists::new(lists)?;
-        let (mut rings, mut cascades) = (Vec::new(), Vec::new());
+        let mut rings = Vec::new();
         rings.try_reserve_exact(levels).map_err(|_| OutOfMemory)?;
-        cascades.try_reserve_exact(levels - 1).map_err(|_| OutOfMemory)?;
         let (mut first, mut shift) = (outside, 0);
         for level in 0..levels {
             let ring = if level == 0 { lowest } else { slots };
@@ -136,11 +121,7 @@ impl<T: Copy + Eq> Wheel<T> {
             // A slot of the next level is half of this ring wide.
             (first, shift) = (first + 2 * ring, shift + ring.ilog2().saturating_sub(1));
         }
-        cascades.extend(rings.windows(2).map(|pair| {
-            let time = pair[1].lead() - pair[0].lead();
-            Cascade { due: 0, time, stepped: 0 }
-        }));
-        let (levels, cascades) = (rings.into_boxed_slice(), cascades.into_boxed_slice());
+        let levels = rings.into_boxed_slice();
         let by_distance = core::array::from_fn(|bit| {
             let reaches = |level: &Level| level.bits() as usize > bit;
             let index = levels.iter().position(reaches).unwrap_or(levels.len() - 1);
@@ -152,7 +133,6 @@ impl<T: Copy + Eq> Wheel<T> {
             lists,
             levels,
             by_distance,
-            cascades,
             cascade_quota: 2_048,
             cursor: 0,
             quiet_until: 0,
@@ -411,7 +391,10 @@ impl<T: Copy + Eq> Wheel<T> {
         }
         for (index, level) in self.levels.iter().enumerate().skip(1) {
             let in_cascade = !self.lists.is_empty(cascade_list(index));
-            assert!(!in_cascade || self.quiet_until <= self.cascades[index - 1].due, "a cascade is forgotten");
+            assert!(
+                !in_cascade || self.quiet_until <= level.cascade_due(&self.levels[index - 1]),
+                "a cascade is forgotten"
+            );
             let is_occupied = |span: &u64| (0..2).any(|which| !self.lists.is_empty(level.list(*span) + which));
             let opens = level.marked(self.cursor).find(is_occupied).map(|span| level.opens(span));
             assert!(opens.is_none_or(|opens| self.quiet_until <= opens), "a span is forgotten");
