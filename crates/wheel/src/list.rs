@@ -77,20 +77,25 @@ impl<T: Copy + Eq> Lists<T> {
         }
     }
 
-    /// Makes `before` what comes before `behind`, and nothing else.
-    fn link_back(&mut self, before: Link, behind: Link) {
+    /// Makes two blocks neighbours, or a block the first or the last one of a list.
+    fn join(&mut self, before: Link, behind: Link) {
         match behind.get() {
             Ok(block) => self.blocks.get_mut(block).before = before,
             Err(list) => self.ends[list as usize].last = before,
         }
+        self.link(before, behind);
+    }
+
+    /// Puts a chain of blocks behind the last one of a list.
+    fn append(&mut self, first: Link, last: Link, to: u32) {
+        self.join(self.ends[to as usize].last, first);
+        self.join(last, Link::end(to));
     }
 
     /// Takes a block out of its list.
     fn unlink(&mut self, at: u32) {
         let block = self.blocks.get(at);
-        let (before, behind) = (block.before, block.behind);
-        self.link(before, behind);
-        self.link_back(before, behind);
+        self.join(block.before, block.behind);
     }
 
     /// Takes an empty block out of its list, and frees it.
@@ -102,25 +107,16 @@ impl<T: Copy + Eq> Lists<T> {
     /// Moves a block behind the last one of a list.
     pub(crate) fn move_block(&mut self, at: u32, to: u32) {
         self.unlink(at);
-        let (last, end) = (self.ends[to as usize].last, Link::end(to));
-        let block = self.blocks.get_mut(at);
-        (block.before, block.behind) = (last, end);
-        self.link(last, Link::to(at));
-        self.link_back(Link::to(at), end);
+        self.append(Link::to(at), Link::to(at), to);
     }
 
     /// Moves all blocks of a list behind the last one of another. No item moves.
     pub(crate) fn splice(&mut self, from: u32, to: u32) {
-        let Ends { first, last } = self.ends[from as usize];
-        if first.block().is_none() {
-            return;
+        if !self.is_empty(from) {
+            let Ends { first, last } = self.ends[from as usize];
+            self.append(first, last, to);
+            self.join(Link::end(from), Link::end(from));
         }
-        let (before, end) = (self.ends[to as usize].last, Link::end(to));
-        self.link(before, first);
-        self.link_back(before, first);
-        self.link(last, end);
-        self.link_back(last, end);
-        self.ends[from as usize] = Ends { first: Link::end(from), last: Link::end(from) };
     }
 
     /// Returns the block of a place, if the item is there.
@@ -187,22 +183,14 @@ impl<T: Copy + Eq> Lists<T> {
         sorted.extend(self.iter(list).enumerate().map(|(nth, item)| (items.deadline(item), nth, item)));
         // By the number too, as a stable sort needs memory of its own.
         sorted.sort_unstable_by_key(|(deadline, nth, _)| (*deadline, *nth));
-        let mut rest = sorted.chunks(CELLS);
-        let mut at = self.first(list);
-        while let Some(index) = at {
-            let part = rest.next().unwrap_or_default();
-            let block = self.blocks.get_mut(index);
-            at = block.behind.block();
-            block.cells = [None; CELLS];
-            block.cells.iter_mut().zip(part).for_each(|(cell, (.., item))| *cell = Some(*item));
-            #[expect(clippy::cast_possible_truncation, reason = "a block has 14 cells")]
-            let len = part.len() as u8;
-            (block.filled, block.live) = (len, len);
-            for (cell, (.., item)) in part.iter().enumerate() {
-                items.placed(*item, Place::new(index, cell));
-            }
-            if len == 0 {
-                self.free(index);
+        let mut sorted = sorted.into_iter();
+        let mut next = self.first(list);
+        while let Some(at) = next {
+            let block = self.blocks.get_mut(at);
+            next = block.behind.block();
+            for (cell, held) in block.cells.iter_mut().enumerate().filter(|(_, held)| held.is_some()) {
+                *held = sorted.next().map(|(.., item)| item);
+                held.iter().for_each(|item| items.placed(*item, Place::new(at, cell)));
             }
         }
     }
@@ -237,8 +225,8 @@ impl<T: Copy + Eq> Lists<T> {
         let target = self.blocks.get_mut(to);
         (target.before, target.behind, target.cells) = (before, behind, cells);
         (target.live, target.filled) = (live, filled);
-        self.link(before, Link::to(to));
-        self.link_back(Link::to(to), behind);
+        self.join(before, Link::to(to));
+        self.join(Link::to(to), behind);
         for (cell, item) in cells.into_iter().enumerate() {
             item.into_iter().for_each(|item| items.placed(item, Place::new(to, cell)));
         }
