@@ -51,23 +51,12 @@ pub(crate) struct Block<T> {
     pub(crate) behind: Link,
     /// How many cells hold an item.
     pub(crate) live: u8,
-    /// How many cells have been filled. [`Block::FREE`] if the block is in no list.
+    /// How many cells have been filled.
     pub(crate) filled: u8,
     pub(crate) cells: [Option<T>; CELLS],
 }
 
 impl<T: Copy> Block<T> {
-    const FREE: u8 = u8::MAX;
-
-    pub(crate) fn is_free(&self) -> bool {
-        self.filled == Self::FREE
-    }
-
-    pub(crate) fn set_free(&mut self) {
-        debug_assert_eq!(self.live, 0, "items would be lost");
-        self.filled = Self::FREE;
-    }
-
     /// Returns how many of its cells have been filled.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -106,8 +95,7 @@ impl<T: Copy> Block<T> {
     }
 }
 
-/// All blocks of a wheel. They never go back to the system by themselves: see
-/// [`truncate`](Self::truncate).
+/// All blocks of a wheel. They never go back to the system by themselves.
 #[derive(Debug)]
 pub(crate) struct Blocks<T> {
     chunks: Vec<Box<[Block<T>; CHUNK]>>,
@@ -177,11 +165,8 @@ impl<T: Copy> Blocks<T> {
     /// Gives a block back that holds no item.
     #[inline]
     pub(crate) fn give_back(&mut self, index: u32) {
-        let free = self.free;
-        let block = self.get_mut(index);
-        block.set_free();
-        block.behind = free;
-        self.free = Link::to(index);
+        debug_assert_eq!(self.get(index).live, 0, "items would be lost");
+        self.put_free(index);
         self.used -= 1;
     }
 
@@ -213,33 +198,15 @@ impl<T: Copy> Blocks<T> {
         chunk.try_reserve_exact(CHUNK).map_err(|_| OutOfMemory)?;
         self.chunks.try_reserve(1).map_err(|_| OutOfMemory)?;
         let end = Link::end(0);
-        chunk.extend((0..CHUNK).map(|_| Block {
-            before: end,
-            behind: end,
-            live: 0,
-            filled: Block::<T>::FREE,
-            cells: [None; CELLS],
-        }));
+        chunk.extend((0..CHUNK).map(|_| Block { before: end, behind: end, live: 0, filled: 0, cells: [None; CELLS] }));
         let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
         self.chunks.push(chunk);
-        self.link_free(first, first + (1 << CHUNK_BITS));
+        (first..first + (1 << CHUNK_BITS)).rev().for_each(|block| self.put_free(block));
         Ok(first)
     }
 
-    /// Puts free blocks in front of those that are free already, the first of them first.
-    fn link_free(&mut self, from: u32, to: u32) {
-        for block in (from..to).rev() {
-            self.get_mut(block).behind = core::mem::replace(&mut self.free, Link::to(block));
-        }
-    }
-
-    /// Gives back to the system what is behind the used blocks, but keeps `least` blocks. The used
-    /// ones are the first.
-    pub(crate) fn truncate(&mut self, least: usize) {
-        self.chunks.truncate(self.used.max(least).div_ceil(CHUNK));
-        self.chunks.shrink_to_fit();
-        self.free = Link::end(0);
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^28")]
-        self.link_free(self.used as u32, self.len() as u32);
+    /// Puts a free block in front of those that are free already.
+    fn put_free(&mut self, index: u32) {
+        self.get_mut(index).behind = core::mem::replace(&mut self.free, Link::to(index));
     }
 }

@@ -195,41 +195,29 @@ impl<T: Copy + Eq> Lists<T> {
         }
     }
 
-    /// Moves blocks to where the lowest free ones are, until no free one is in front of one that is
-    /// used. Then gives what is behind them back to the system, but keeps `least` blocks.
-    pub(crate) fn shrink_to<S: Items<Item = T>>(&mut self, items: &mut S, least: usize) {
-        #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^28 blocks")]
-        let (mut low, mut high) = (0, self.blocks.len() as u32);
-        loop {
-            while low < high && !self.blocks.get(low).is_free() {
-                low += 1;
-            }
-            while low < high && self.blocks.get(high - 1).is_free() {
-                high -= 1;
-            }
-            if low == high {
-                break;
-            }
-            self.relocate(items, high - 1, low);
+    /// Copies all items into as few blocks as hold them, but at least `least`, and gives the blocks
+    /// of before back to the system. Does nothing if that would be less than half, or without
+    /// memory for it.
+    pub(crate) fn shrink_to<S: Items<Item = T>>(&mut self, items: &mut S, least: usize) -> Result<(), OutOfMemory> {
+        let blocks_for = |list| self.iter(list).count().div_ceil(CELLS);
+        let blocks = least.max((0..self.count()).map(blocks_for).sum());
+        if blocks > self.blocks.len() / 2 {
+            return Ok(());
         }
-        self.blocks.truncate(least);
-    }
-
-    /// Exchanges a block that is in a list with one that is free.
-    fn relocate<S: Items<Item = T>>(&mut self, items: &mut S, from: u32, to: u32) {
-        let source = self.blocks.get_mut(from);
-        let (before, behind, cells) = (source.before, source.behind, source.cells);
-        let (live, filled) = (source.live, source.filled);
-        (source.live, source.cells) = (0, [None; CELLS]);
-        source.set_free();
-        let target = self.blocks.get_mut(to);
-        (target.before, target.behind, target.cells) = (before, behind, cells);
-        (target.live, target.filled) = (live, filled);
-        self.join(before, Link::to(to));
-        self.join(Link::to(to), behind);
-        for (cell, item) in cells.into_iter().enumerate() {
-            item.into_iter().for_each(|item| items.placed(item, Place::new(to, cell)));
+        let mut packed = Self::new(self.ends.len())?;
+        #[cfg(test)]
+        {
+            packed.blocks.limit = self.blocks.limit;
         }
+        packed.blocks.reserve(blocks)?;
+        for list in 0..self.count() {
+            for item in self.iter(list) {
+                let place = packed.push(list, item).map_or_else(|| packed.push_block(list, item), Ok)?;
+                items.placed(item, place);
+            }
+        }
+        *self = packed;
+        Ok(())
     }
 
     /// Counts the items of a list. Panics if a block is not linked as it should be, or does not
@@ -240,7 +228,7 @@ impl<T: Copy + Eq> Lists<T> {
         for at in self.blocks_of(list) {
             let block = self.blocks.get(at);
             let live = block.cells.iter().flatten().count();
-            assert!(block.before == before && !block.is_free(), "block {at} of list {list} is not linked in both ways");
+            assert!(block.before == before && live > 0, "block {at} of list {list} is not linked in both ways");
             assert_eq!(live, usize::from(block.live), "block {at} of list {list} has lost count");
             assert!(block.cells[block.len()..].iter().all(Option::is_none), "block {at} has an item behind its last");
             (before, count) = (Link::to(at), count + live);

@@ -185,11 +185,11 @@ impl<T: Copy + Eq> Wheel<T> {
         self.lists.blocks.reserve(blocks_for(items))
     }
 
-    /// Gives the memory of unused blocks back to the system, but keeps as much as
-    /// [`reserve`](Self::reserve) of an empty wheel would take for so many items. It moves blocks
-    /// for that, and looks at all there are.
+    /// Gives the memory of unused blocks back to the system, if they are half of all or more, but
+    /// keeps as much as [`reserve`](Self::reserve) of an empty wheel would take for so many items.
+    /// It copies all items into new blocks. Without memory for those it changes nothing.
     pub fn shrink_to<S: Items<Item = T>>(&mut self, items: &mut S, reserved: usize) {
-        self.lists.shrink_to(items, blocks_for(reserved));
+        let _ = self.lists.shrink_to(items, blocks_for(reserved));
     }
 
     /// Puts an item into the wheel, at the deadline that `items` says.
