@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::items::{OutOfMemory, Place};
+use crate::items::{OutOfMemory, Place, room_for};
 
 /// So many cells of 8 bytes, and what a block keeps of itself, are two cache lines.
 pub(crate) const CELLS: usize = 14;
@@ -194,8 +194,7 @@ impl<T: Copy> Blocks<T> {
         if first >= Place::MAX_BLOCKS {
             return Err(OutOfMemory);
         }
-        let mut chunk = Vec::new();
-        chunk.try_reserve_exact(CHUNK).map_err(|_| OutOfMemory)?;
+        let mut chunk = room_for(CHUNK)?;
         self.chunks.try_reserve(1).map_err(|_| OutOfMemory)?;
         let end = Link::end(0);
         chunk.extend((0..CHUNK).map(|_| Block { before: end, behind: end, live: 0, filled: 0, cells: [None; CELLS] }));

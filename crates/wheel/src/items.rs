@@ -1,5 +1,7 @@
 //! What the wheel asks of its user, and what it hands out.
 
+use alloc::vec::Vec;
+
 /// Where a wheel's items are, and when they are due.
 ///
 /// The wheel holds items that are cheap to copy: an index into a slab, a pointer, a reference. The
@@ -95,6 +97,13 @@ impl core::fmt::Display for OutOfMemory {
 }
 
 impl core::error::Error for OutOfMemory {}
+
+/// Returns an empty vector with room for so many.
+pub(crate) fn room_for<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(len).map_err(|_| OutOfMemory)?;
+    Ok(room)
+}
 
 /// Why there is no wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

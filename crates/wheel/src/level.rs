@@ -1,5 +1,6 @@
 //! One level: a ring of slots, each 2^`shift` ticks wide.
 
+use crate::items::OutOfMemory;
 use crate::occupancy::Occupancy;
 
 /// A stretch of time as wide as a slot of a level. It begins at tick `span << shift`.
@@ -22,9 +23,9 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    pub(crate) fn new(shift: u32, slots: usize, lists: u32) -> Option<Self> {
+    pub(crate) fn new(shift: u32, slots: usize, lists: u32) -> Result<Self, OutOfMemory> {
         debug_assert!(slots.is_power_of_two());
-        Some(Self { shift, mask: slots as u64 - 1, lists, opened: 0, stepped: 0, occupancy: Occupancy::new(slots)? })
+        Ok(Self { shift, mask: slots as u64 - 1, lists, opened: 0, stepped: 0, occupancy: Occupancy::new(slots)? })
     }
 
     fn slots(&self) -> u64 {

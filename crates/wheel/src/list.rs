@@ -1,12 +1,11 @@
 //! Unrolled lists: each is a chain of blocks, and each block has a few items of it.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::iter;
 use core::ops::RangeInclusive;
 
 use crate::block::{Block, Blocks, CELLS, Link};
-use crate::items::{Items, NEVER, OutOfMemory, Place};
+use crate::items::{Items, NEVER, OutOfMemory, Place, room_for};
 
 /// So many items of a list are looked at to find out when to turn next.
 const FEW: u8 = 4;
@@ -28,8 +27,7 @@ pub(crate) struct Lists<T> {
 impl<T: Copy + Eq> Lists<T> {
     pub(crate) fn new(lists: usize) -> Result<Self, OutOfMemory> {
         let count = u32::try_from(lists).ok().filter(|count| *count < 1 << 31).ok_or(OutOfMemory)?;
-        let mut ends = Vec::new();
-        ends.try_reserve_exact(lists).map_err(|_| OutOfMemory)?;
+        let mut ends = room_for(lists)?;
         ends.extend((0..count).map(|list| Ends { first: Link::end(list), last: Link::end(list) }));
         Ok(Self { ends: ends.into_boxed_slice(), blocks: Blocks::new() })
     }
@@ -176,10 +174,7 @@ impl<T: Copy + Eq> Lists<T> {
         if self.iter(list).is_sorted_by_key(|item| items.deadline(item)) {
             return;
         }
-        let (mut sorted, len) = (Vec::new(), self.iter(list).count());
-        if sorted.try_reserve_exact(len).is_err() {
-            return;
-        }
+        let Ok(mut sorted) = room_for(self.iter(list).count()) else { return };
         sorted.extend(self.iter(list).enumerate().map(|(nth, item)| (items.deadline(item), nth, item)));
         // By the number too, as a stable sort needs memory of its own.
         sorted.sort_unstable_by_key(|(deadline, nth, _)| (*deadline, *nth));

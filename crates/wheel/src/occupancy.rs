@@ -2,7 +2,8 @@
 //! the next occupied slot is found in a few instructions, however many empty slots lie before it.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
+
+use crate::items::{OutOfMemory, room_for};
 
 const BITS: usize = u64::BITS as usize;
 
@@ -15,10 +16,9 @@ pub(crate) struct Occupancy {
 }
 
 impl Occupancy {
-    /// Returns `None` if there is no memory.
-    pub(crate) fn new(slots: usize) -> Option<Self> {
+    pub(crate) fn new(slots: usize) -> Result<Self, OutOfMemory> {
         let words = slots.div_ceil(BITS);
-        Some(Self { words: zeros(words)?, summary: zeros(words.div_ceil(BITS))?, slots })
+        Ok(Self { words: zeros(words)?, summary: zeros(words.div_ceil(BITS))?, slots })
     }
 
     /// Returns whether it was not set.
@@ -81,11 +81,10 @@ impl Occupancy {
     }
 }
 
-fn zeros(words: usize) -> Option<Box<[u64]>> {
-    let mut zeros = Vec::new();
-    zeros.try_reserve_exact(words).ok()?;
+fn zeros(words: usize) -> Result<Box<[u64]>, OutOfMemory> {
+    let mut zeros = room_for(words)?;
     zeros.resize(words, 0);
-    Some(zeros.into_boxed_slice())
+    Ok(zeros.into_boxed_slice())
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! The wheel: what goes where, and what its user may ask of it.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError};
+use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError, room_for};
 use crate::level::Level;
 use crate::list::Lists;
 
@@ -111,13 +110,12 @@ impl<T: Copy + Eq> Wheel<T> {
         let count = slots.checked_mul(levels - 1).and_then(|above| above.checked_add(lowest)).ok_or(OutOfMemory)?;
         let lists = count.checked_mul(2).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
         let lists = Lists::new(lists)?;
-        let mut rings = Vec::new();
-        rings.try_reserve_exact(levels).map_err(|_| OutOfMemory)?;
+        let mut rings = room_for(levels)?;
         let (mut first, mut shift) = (outside, 0);
         for level in 0..levels {
             let ring = if level == 0 { lowest } else { slots };
             #[expect(clippy::cast_possible_truncation, reason = "the lists have been counted")]
-            rings.push(Level::new(shift, ring, first as u32).ok_or(OutOfMemory)?);
+            rings.push(Level::new(shift, ring, first as u32)?);
             // A slot of the next level is half of this ring wide.
             (first, shift) = (first + 2 * ring, shift + ring.ilog2().saturating_sub(1));
         }
