@@ -67,12 +67,6 @@ impl Level {
         by_time.max(self.opened)
     }
 
-    /// Returns when the slot of a list is opened next.
-    pub(crate) fn opens_list(&self, list: u32, cursor: u64) -> u64 {
-        let (first, slot) = (self.first_unopened(cursor), u64::from((list - self.lists) / 2));
-        self.opens(first + (slot.wrapping_sub(first) & self.mask))
-    }
-
     /// Opens a span, whose items are the level's cascade from then on.
     pub(crate) fn open(&mut self, span: Span) {
         // No cursor, so that the cascade's first part is moved in this very tick.

@@ -331,9 +331,9 @@ impl<T: Copy + Eq> Wheel<T> {
     /// Marks the slot of a list that may have been empty.
     fn mark(&mut self, Target { list, level: index }: Target) {
         let Some(level) = self.levels.get_mut(index) else { return };
-        // A slot that is marked already is one that counts.
         if level.mark(list) && index > 0 {
-            self.quiet_until = self.quiet_until.min(level.opens_list(list, self.cursor));
+            // The next step looks at all levels again.
+            self.quiet_until = 0;
         }
     }
 
