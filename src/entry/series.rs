@@ -66,40 +66,30 @@ impl MissedTicks {
     }
 }
 
-/// Decides when the next run is due. In nanoseconds of the engine's time.
+/// Decides when the next run is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Schedule {
     FixedRate {
-        period_ns: u64,
+        period: Duration,
         missed: MissedTicks,
     },
-    FixedDelay {
-        delay_ns: u64,
-    },
+    FixedDelay(Duration),
     /// The task says when.
     AsTaskSays,
 }
 
 impl Schedule {
-    pub(crate) fn fixed_rate(period: Duration, missed: MissedTicks) -> Self {
-        Self::FixedRate { period_ns: saturating_ns(period), missed }
-    }
-
-    pub(crate) fn fixed_delay(delay: Duration) -> Self {
-        Self::FixedDelay { delay_ns: saturating_ns(delay) }
-    }
-
     /// Returns whether runs would follow each other without end.
     pub(crate) fn is_without_pause(self) -> bool {
-        matches!(self, Self::FixedRate { period_ns: 0, .. } | Self::FixedDelay { delay_ns: 0 })
+        matches!(self, Self::FixedRate { period: Duration::ZERO, .. } | Self::FixedDelay(Duration::ZERO))
     }
 
-    /// Returns when a run is due that follows the one due at `due_ns` and ended at `now_ns`. `said`
-    /// is the delay that the task has asked for, if it says when.
+    /// Returns when a run is due that follows the one due at `due_ns` and ended at `now_ns`, both in
+    /// the engine's time. `said` is the delay that the task has asked for, if it says when.
     fn next_ns(self, said: Duration, due_ns: u64, now_ns: u64) -> u64 {
         match self {
-            Self::FixedRate { period_ns, missed } => missed.next_ns(period_ns, due_ns, now_ns),
-            Self::FixedDelay { delay_ns } => now_ns.saturating_add(delay_ns),
+            Self::FixedRate { period, missed } => missed.next_ns(saturating_ns(period), due_ns, now_ns),
+            Self::FixedDelay(delay) => now_ns.saturating_add(saturating_ns(delay)),
             // Not at once: a task that asks for that without end would starve all others.
             Self::AsTaskSays => now_ns.saturating_add(saturating_ns(said).max(1)),
         }
@@ -158,7 +148,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn next(missed: MissedTicks, period_ns: u64, due_ns: u64, now_ns: u64) -> u64 {
-        Schedule::FixedRate { period_ns, missed }.next_ns(Duration::ZERO, due_ns, now_ns)
+        let period = Duration::from_nanos(period_ns);
+        Schedule::FixedRate { period, missed }.next_ns(Duration::ZERO, due_ns, now_ns)
     }
 
     proptest! {
@@ -203,6 +194,6 @@ mod tests {
 
     #[test]
     fn a_fixed_delay_counts_from_the_end_of_the_run() {
-        assert_eq!(Schedule::FixedDelay { delay_ns: 10 }.next_ns(Duration::ZERO, 5, 100), 110);
+        assert_eq!(Schedule::FixedDelay(Duration::from_nanos(10)).next_ns(Duration::ZERO, 5, 100), 110);
     }
 }

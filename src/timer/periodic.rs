@@ -104,8 +104,7 @@ impl Timer {
     where
         F: FnMut() + Send + 'static,
     {
-        let schedule = Schedule::fixed_rate(period, missed);
-        self.home_shard().series(initial, schedule, task, run_by_schedule)
+        self.home_shard().series(initial, Schedule::FixedRate { period, missed }, task, run_by_schedule)
     }
 
     /// Runs `task` periodically: first after `initial`, and then `delay` after each run has
@@ -140,8 +139,7 @@ impl Timer {
     where
         F: FnMut() + Send + 'static,
     {
-        let schedule = Schedule::fixed_delay(delay);
-        self.home_shard().series(initial, schedule, task, run_by_schedule)
+        self.home_shard().series(initial, Schedule::FixedDelay(delay), task, run_by_schedule)
     }
 
     /// Runs `task` first after `initial`, and then whenever its last run said.
