@@ -144,7 +144,7 @@ impl<T: Copy> ProtocolCell<T> {
 
 /// A number that one thread writes and any thread may read. All accesses are relaxed, and cost as
 /// much as plain ones. No protocol depends on it, so models need not see it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Shown(std::sync::atomic::AtomicU64);
 
 impl Shown {

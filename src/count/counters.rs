@@ -1,6 +1,6 @@
 //! Event counters. Each counter has one writer thread, so that counting is a load and a store.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, Shown};
 
 /// A counter with one writer and any number of readers.
 #[derive(Debug, Default)]
@@ -97,6 +97,11 @@ pub(crate) struct Counters {
     pub(crate) cancelled_share: Counter,
     /// Entries in the wheel.
     pub(crate) linked: Counter,
+    /// When the last turn began, in nanoseconds of the engine's time, plus one; 0 before the first.
+    pub(crate) last_turn: Shown,
+    /// When a driver has to turn the shard again, in nanoseconds of the engine's time. A worker
+    /// says that when it goes to sleep.
+    pub(crate) next_turn: Shown,
 }
 
 #[cfg(all(test, not(loom)))]

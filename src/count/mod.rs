@@ -1,4 +1,4 @@
-//! Counters, histograms and heartbeats. The layers above write them, and `timer` reads them. This
+//! Counters, histograms and observations. The layers above write them, and `timer` reads them. This
 //! module depends on neither.
 
 mod counters;
@@ -10,4 +10,4 @@ pub(crate) use counters::{Counter, Counters, Counts, WHOLE};
 pub use lateness::Lateness;
 pub(crate) use lateness::{Latenesses, Recorder};
 pub(crate) use stall::Stall;
-pub(crate) use watchdog::{Fault, Heartbeat, Overdue, Running, TASKS_A_LOOK};
+pub(crate) use watchdog::{CANNOT_START, ENDED, PANICKING, Running, TASKS_A_LOOK};

@@ -1,9 +1,17 @@
-//! What the watchdog reads: which batch a thread is running and since when, and when a shard was
-//! last turned.
+//! What the watchdog reads: which batch a thread is running and since when, and why a shard is not
+//! turned.
 
 // Not through `sync`: these are observations, which no protocol depends on and which would only
 // slow models down.
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+// Why a shard is not turned, if it is not.
+/// The last turn has panicked.
+pub(crate) const PANICKING: u64 = 1;
+/// The system had no thread for the worker.
+pub(crate) const CANNOT_START: u64 = 2;
+/// The shard has been closed, and that is no fault.
+pub(crate) const ENDED: u64 = 3;
 
 /// The clock is read once for this many tasks of a batch.
 pub(crate) const TASKS_A_LOOK: usize = 64;
@@ -45,92 +53,6 @@ impl Running {
     }
 }
 
-/// When a shard's last turn began, and when its next turn is due, in nanoseconds of the engine's
-/// time. Its worker or driver is the only writer.
-#[derive(Debug, Default)]
-pub(crate) struct Heartbeat {
-    /// Plus one; 0 if the shard was never turned.
-    last: AtomicU64,
-    next: AtomicU64,
-}
-
-impl Heartbeat {
-    pub(crate) fn beat(&self, now_ns: u64) {
-        self.last.store(now_ns.saturating_add(1), Ordering::Relaxed);
-    }
-
-    /// Returns `None` if the shard was never turned.
-    pub(crate) fn last(&self) -> Option<u64> {
-        self.last.load(Ordering::Relaxed).checked_sub(1)
-    }
-
-    /// Sets when the next turn is due. Only drivers call this, after a turn: a worker announces it
-    /// when it goes to sleep.
-    pub(crate) fn rest_until(&self, ns: u64) {
-        self.next.store(ns, Ordering::Relaxed);
-    }
-
-    pub(crate) fn next(&self) -> u64 {
-        self.next.load(Ordering::Relaxed)
-    }
-}
-
-/// Set when a periodic timeout was armed for a time that has already come. A driver then turns the
-/// shards once more.
-#[derive(Debug, Default)]
-pub(crate) struct Overdue(AtomicBool);
-
-impl Overdue {
-    pub(crate) fn set(&self) {
-        // Where no driver clears it, it stays set: then producers keep the line.
-        if !self.0.load(Ordering::Relaxed) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Reads and clears the flag. Relaxed is enough: only a driver calls this, and the runs that
-    /// set the flag for it were on its own thread.
-    pub(crate) fn take(&self) -> bool {
-        // As a rule it is not set. Only a read, then: producers read this line at each schedule.
-        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
-    }
-}
-
-/// Why a shard is not turned.
-#[derive(Debug, Default)]
-pub(crate) struct Fault(AtomicU64);
-
-impl Fault {
-    const CANNOT_START: u64 = u64::MAX;
-    const CLOSED: u64 = u64::MAX - 1;
-
-    /// Records that this many turns in a row have panicked.
-    pub(crate) fn set_panics(&self, turns: u64) {
-        self.0.store(turns, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_cannot_start(&self) {
-        self.0.store(Self::CANNOT_START, Ordering::Relaxed);
-    }
-
-    pub(crate) fn cannot_start(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::CANNOT_START
-    }
-
-    /// Records that the shard has been closed. Nobody turns it any more, and that is no fault.
-    pub(crate) fn set_closed(&self) {
-        self.0.store(Self::CLOSED, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::CLOSED
-    }
-
-    pub(crate) fn is_panicking(&self) -> bool {
-        !matches!(self.0.load(Ordering::Relaxed), 0 | Self::CANNOT_START | Self::CLOSED)
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -161,42 +83,5 @@ mod tests {
         assert_eq!(running.get(), Some((1, 10)));
         running.restore(outside);
         assert_eq!(running.get(), None);
-    }
-
-    #[test]
-    fn a_heartbeat_is_that_of_the_last_turn() {
-        let heartbeat = Heartbeat::default();
-        assert_eq!((heartbeat.last(), heartbeat.next()), (None, 0));
-        heartbeat.beat(0);
-        assert_eq!(heartbeat.last(), Some(0));
-        heartbeat.beat(9);
-        heartbeat.rest_until(25);
-        assert_eq!((heartbeat.last(), heartbeat.next()), (Some(9), 25));
-    }
-
-    #[test]
-    fn overdue_is_taken_once() {
-        let overdue = Overdue::default();
-        assert!(!overdue.take());
-        overdue.set();
-        overdue.set();
-        assert!(overdue.take() && !overdue.take());
-    }
-
-    #[test]
-    fn a_shard_has_one_fault_at_a_time() {
-        let fault = Fault::default();
-        let says = || [fault.is_panicking(), fault.cannot_start(), fault.is_closed()];
-        assert_eq!(says(), [false; 3]);
-        for turns in [1, 2, 1_000_000] {
-            fault.set_panics(turns);
-            assert_eq!(says(), [true, false, false]);
-        }
-        fault.set_panics(0);
-        assert_eq!(says(), [false; 3]);
-        fault.set_cannot_start();
-        assert_eq!(says(), [false, true, false]);
-        fault.set_closed();
-        assert_eq!(says(), [false, false, true]);
     }
 }

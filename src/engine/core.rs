@@ -6,6 +6,7 @@ use super::batch::{Batch, Entries, MAX_BATCH};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
+use crate::count::ENDED;
 use crate::entry::{Chain, EndedEarly, FromQueue, Owned, Sole, Won};
 use crate::shard::{Remote, Taken, Takes};
 use crate::time::Subtick;
@@ -190,7 +191,7 @@ impl Core {
         // Producers that wait for the worker go by these.
         self.note_backlogs(remote);
         remote.counters.linked.set(0);
-        remote.fault.set_closed();
+        remote.fault.set(ENDED);
         remote.complete_all_turns();
     }
 }

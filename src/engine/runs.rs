@@ -149,8 +149,9 @@ impl SharedRef {
                 return Err(panic);
             }
         };
-        if next.is_overdue {
-            self.overdue.set();
+        // Only if need be: producers read this line.
+        if next.is_overdue && self.overdue.get() == 0 {
+            self.overdue.set(1);
         }
         let entry = match emptied.rearm(task, next.deadline) {
             Ok(entry) => entry,

@@ -11,12 +11,12 @@ use crossbeam_utils::CachePadded;
 use super::backpressure::NoWait;
 use super::in_flight::InFlight;
 use crate::arena::{Arena, PerThread};
-use crate::count::{Counts, Overdue};
+use crate::count::Counts;
 use crate::entry::{Chain, Entry, Owned, Sole, Won};
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic};
 use crate::shard::{EngineAddress, Remote, Wake};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, Shown, lock};
 use crate::sys::fork;
 use crate::thread::{Local, ShardedRef, ThreadState};
 use crate::time::Timeline;
@@ -60,7 +60,9 @@ pub(crate) struct Shared {
     /// Timeouts that the thread which had their batch ran, because the executor dropped the batch
     /// or panicked.
     pub(crate) caller_ran: AtomicU64,
-    pub(crate) overdue: Overdue,
+    /// Not 0 if a periodic timeout was armed for a time that has already come. A driver then turns
+    /// the shards once more, and clears it. Without a driver it stays set.
+    pub(crate) overdue: Shown,
     on_panic: Option<CatchUnwind<PanicHook>>,
     /// The answer of a shutdown, as far as it has come. `None` unless one is waiting.
     pub(super) unfired: Mutex<Option<Chain<Won>>>,
@@ -85,7 +87,7 @@ impl Shared {
             in_flight: InFlight::new(),
             panicked: AtomicU64::new(0),
             caller_ran: AtomicU64::new(0),
-            overdue: Overdue::default(),
+            overdue: Shown::new(0),
             on_panic: plan.on_panic,
             unfired: Mutex::new(None),
             generation: fork::generation(),

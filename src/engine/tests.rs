@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
+use crate::count::CANNOT_START;
 use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset};
 use crate::panics::CatchUnwind;
 use crate::shard::{Command, Number, Remote, WAKE_DEPTH, Wake};

@@ -12,9 +12,9 @@ use crossbeam_utils::CachePadded;
 use super::inbox::Inbox;
 use super::number::{Number, remote_of};
 use super::queue::{Closed, Pushed, SideQueue, WAKE_DEPTH};
-use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
+use crate::count::{CANNOT_START, Counters, Latenesses, Stall};
 use crate::entry::{Arrival, Chain, Entry, Home, Owned, Queued, Token};
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, Shown};
 use crate::time::{Subtick, Timeline};
 
 /// Makes a shard's worker run: starts it, or unparks it.
@@ -81,8 +81,8 @@ pub(crate) struct Remote {
     /// Of the threads that wait for the worker.
     pub(crate) stall: Stall,
     pub(crate) lateness: Latenesses,
-    pub(crate) heartbeat: Heartbeat,
-    pub(crate) fault: Fault,
+    /// Why the shard is not turned: 0, or a word of `count/watchdog.rs`.
+    pub(crate) fault: Shown,
     pub(crate) counters: CachePadded<Counters>,
     waker: Waker,
     /// The engine that this is a part of, which never changes. Atomic all the same, so that the
@@ -149,8 +149,7 @@ impl Remote {
             earliest: AtomicU64::new(Subtick::NEVER.get()),
             stall: Stall::none(),
             lateness: Latenesses::new(),
-            heartbeat: Heartbeat::default(),
-            fault: Fault::default(),
+            fault: Shown::new(0),
             counters: CachePadded::default(),
             waker: Waker::default(),
             engine: AtomicPtr::new(engine.0.as_ptr()),
@@ -372,7 +371,7 @@ impl Remote {
     pub(crate) fn ring(&self) {
         if self.inbox.wake() && !self.wake() {
             // The next thread that schedules tries again. Until then the watchdog reports it.
-            self.fault.set_cannot_start();
+            self.fault.set(CANNOT_START);
             self.inbox.put_back_to_sleep();
         }
     }

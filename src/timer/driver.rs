@@ -138,7 +138,12 @@ impl Driver {
         loop {
             let more = self.turn_once(now_ns);
             fired += more;
-            if !self.shared.overdue.take() || more == 0 || fired >= self.expiry_limit {
+            // As a rule it is not set. Only a read, then: producers read this line.
+            if self.shared.overdue.get() == 0 {
+                return fired;
+            }
+            self.shared.overdue.set(0);
+            if more == 0 || fired >= self.expiry_limit {
                 return fired;
             }
         }
@@ -150,7 +155,8 @@ impl Driver {
         // The tasks run under the lock, for which a worker of another engine may wait.
         let _no_wait = NoWait::begin();
         let turn = |shard: &mut Core| {
-            self.shared.remote(shard.index()).heartbeat.beat(now_ns);
+            let remote = self.shared.remote(shard.index());
+            remote.counters.last_turn.set(now_ns.saturating_add(1));
             let now = self.shared.timeline().scale().subtick_at(now_ns);
             // Read the time again: tasks of other shards may have run since the turn began.
             let begins = || self.shared.timeline().try_now_ns().unwrap_or(now_ns);
@@ -161,7 +167,7 @@ impl Driver {
             wakes.extend(shard.take_wakes(&self.shared).map(Expired::begin));
             let due =
                 shard.next_due(&self.shared).map_or(u64::MAX, |due| self.shared.timeline().scale().ns_of(due.max(now)));
-            self.shared.remote(shard.index()).heartbeat.rest_until(due);
+            remote.counters.next_turn.set(due);
             turns.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.shared, shard, turn)));
             turn.fired
         };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Timer;
 use super::engine::{Engine, Runner};
+use crate::count::{CANNOT_START, ENDED, PANICKING};
 
 /// A worker is behind, or a task is stuck, if it takes longer than this.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
@@ -128,26 +129,27 @@ impl Health {
 impl ShardHealth {
     fn of(engine: &Engine, index: usize) -> Self {
         let (shared, remote) = (&engine.shared, engine.shared.remote(index));
-        if remote.fault.cannot_start() && !shared.is_forked() {
+        if remote.fault.get() == CANNOT_START && !shared.is_forked() {
             remote.ring();
         }
+        let fault = remote.fault.get();
         let worker = match &engine.runner {
             _ if shared.is_forked() => WorkerState::Forked,
-            _ if remote.fault.is_closed() => WorkerState::Ended,
+            _ if fault == ENDED => WorkerState::Ended,
             Runner::Driver(_) => WorkerState::Driven,
-            Runner::Workers(_) if remote.fault.cannot_start() => WorkerState::CannotStart,
-            Runner::Workers(_) if remote.fault.is_panicking() => WorkerState::Panicking,
+            Runner::Workers(_) if fault == CANNOT_START => WorkerState::CannotStart,
+            Runner::Workers(_) if fault == PANICKING => WorkerState::Panicking,
             Runner::Workers(workers) if workers.is_started(index) => WorkerState::Running,
             Runner::Workers(_) => WorkerState::NotStarted,
         };
         let timeline = shared.timeline();
-        // Read the heartbeats before the clock, so that nothing seems to have begun in the future.
-        let last_ns = remote.heartbeat.last();
+        // Read these times before the clock, so that nothing seems to have begun in the future.
+        let last_ns = remote.counters.last_turn.get().checked_sub(1);
         let began_ns = shared.running().filter(|(shard, _)| *shard == index).map(|(_, since)| since).min();
         let due_ns = match remote.sleeps_until() {
             // It sleeps, and has nothing to do until then.
             Some(until) => Some(timeline.scale().ns_of(until)),
-            None if worker == WorkerState::Driven => last_ns.map(|_| remote.heartbeat.next()),
+            None if worker == WorkerState::Driven => last_ns.map(|_| remote.counters.next_turn.get()),
             // It is in a turn, which began then.
             None => last_ns,
         };

@@ -14,6 +14,7 @@ pub use pinning::Pinning;
 pub(crate) use turn::Stopwatch;
 pub use turn::Turn;
 
+use crate::count::PANICKING;
 use crate::engine::{Core, NoWait, SharedRef};
 use crate::events;
 use crate::executor::call_hook;
@@ -128,7 +129,7 @@ impl Workers {
         }
         // Reset before the thread runs, because that thread may close the shard at once. If the
         // system refuses, the caller records that.
-        remote.fault.set_panics(0);
+        remote.fault.set(0);
         let workers = Arc::clone(this);
         let run = move || {
             // If the thread can't be started, the worker is still there.
@@ -167,7 +168,7 @@ impl Workers {
         if let Some(hook) = worker.dispatch.hooks.on_start.as_ref() {
             // The hook may keep the worker from its first turn. The worker is then behind since
             // now, or since the engine's start if the clock panics.
-            remote.heartbeat.beat(shared.timeline().try_now_ns().unwrap_or(0));
+            remote.counters.last_turn.set(shared.timeline().try_now_ns().unwrap_or(0).saturating_add(1));
             call_hook(shared, || hook(index));
         }
         while !remote.is_stopped() {
@@ -179,7 +180,7 @@ impl Workers {
                 None => {
                     panics += 1;
                     remote.counters.panicked_turns.add(1);
-                    remote.fault.set_panics(u64::from(panics));
+                    remote.fault.set(PANICKING);
                     park_for(Some(FIRST_REST * (1 << panics.min(10))));
                 }
             }
@@ -203,7 +204,7 @@ impl Workers {
         let requested = remote.turn_requested();
         let timeline = shared.timeline();
         let now_ns = timeline.now_ns();
-        remote.heartbeat.beat(now_ns);
+        remote.counters.last_turn.set(now_ns.saturating_add(1));
         let now = timeline.scale().subtick_at(now_ns);
         let stopwatch = dispatch.hooks.on_turn.as_ref().map(|_| Stopwatch::start(shard, now, now_ns));
         // A clock of the user's may panic, which it may not do in the middle of a turn.
@@ -215,8 +216,8 @@ impl Workers {
         // If time stands still, it does not say how long the turn took.
         let passing_ns = || timeline.try_now_ns().filter(|_| !timeline.stands_still());
         turns.end(shard.index(), now_ns, turn.more, passing_ns);
-        if remote.fault.is_panicking() {
-            remote.fault.set_panics(0);
+        if remote.fault.get() != 0 {
+            remote.fault.set(0);
         }
         if let Some(hook) = dispatch.hooks.on_turn.as_ref()
             && let Some(turn) = stopwatch.and_then(|stopwatch| stopwatch.stop(shared, shard, turn))

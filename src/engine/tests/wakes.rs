@@ -151,7 +151,7 @@ fn a_worker_that_could_not_be_started_is_started_by_a_later_push() {
     let rig = Rig::new(ENOUGH);
     rig.bell.is_broken.store(1, Ordering::Relaxed);
     rig.push(FAR);
-    assert_eq!((rig.rung(), rig.remote().fault.cannot_start()), (1, true));
+    assert_eq!((rig.rung(), rig.remote().fault.get()), (1, CANNOT_START));
     rig.push(FAR);
     assert_eq!(rig.rung(), 1);
     rig.bell.is_broken.store(0, Ordering::Relaxed);
