@@ -83,7 +83,7 @@ impl Patience {
     /// Waits a little. Returns false if there is no worker to wait for, or if the call has waited
     /// for as long as it may.
     pub(super) fn wait(&mut self, shared: &Shared, remote: &Remote) -> bool {
-        if self.is_out || remote.is_closed() || !remote.has_worker() || !may_wait() {
+        if self.is_out || remote.is_closed() || remote.has_worker.get() == 0 || !may_wait() {
             return false;
         }
         remote.ring_if_it_sleeps();

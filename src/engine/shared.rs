@@ -15,7 +15,7 @@ use crate::count::Counts;
 use crate::entry::{Chain, Entry, Owned, Sole, Won};
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic};
-use crate::shard::{EngineAddress, Remote, Wake};
+use crate::shard::{EngineAddress, Remote, Waker};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, Shown, lock};
 use crate::sys::fork;
 use crate::thread::{Local, ShardedRef, ThreadState};
@@ -125,8 +125,9 @@ impl Shared {
     }
 
     /// Sets what wakes the workers. Called once, before anybody schedules.
-    pub(crate) fn set_waker(&self, waker: &Arc<dyn Wake>) {
-        self.remotes.iter().for_each(|remote| remote.set_waker(Arc::clone(waker)));
+    pub(crate) fn set_waker(&self, wake: impl Fn(&Remote) -> bool + Send + Sync + 'static) {
+        let waker: Waker = Arc::new(wake);
+        self.remotes.iter().for_each(|remote| remote.set_waker(Arc::clone(&waker)));
     }
 
     /// Returns whether an entry is of this engine, or was never scheduled.

@@ -16,7 +16,7 @@ use crate::arena::Arena;
 use crate::count::CANNOT_START;
 use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset};
 use crate::panics::CatchUnwind;
-use crate::shard::{Command, Number, Remote, WAKE_DEPTH, Wake};
+use crate::shard::{Command, Number, Remote, WAKE_DEPTH};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{CustomClock, ManualClock, Subtick, Timeline};
 use crate::wheel::Wheel;
@@ -27,19 +27,13 @@ struct Bell {
     rung: Arc<AtomicUsize>,
     /// Not 0: no thread can be started for a worker.
     is_broken: Arc<AtomicUsize>,
-    /// Not 0: a thread other than the test's turns the shard.
-    is_elsewhere: Arc<AtomicUsize>,
 }
 
-impl Wake for Bell {
+impl Bell {
     fn wake(&self, remote: &Remote) -> bool {
         assert_eq!(remote.index(), 1, "the test uses the second shard");
         self.rung.fetch_add(1, Ordering::Relaxed);
         self.is_broken.load(Ordering::Relaxed) == 0
-    }
-
-    fn has_worker(&self, _shard: usize) -> bool {
-        self.is_elsewhere.load(Ordering::Relaxed) != 0
     }
 }
 
@@ -75,8 +69,8 @@ impl Rig {
         let arena = Arena::new(0).expect("memory");
         let plan = SharedPlan { timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
         let (shared, bell) = (SharedRef::create(plan, numbers()).expect("memory"), Bell::default());
-        let waker: Arc<dyn Wake> = Arc::new(bell.clone());
-        shared.set_waker(&waker);
+        let its = bell.clone();
+        shared.set_waker(move |remote| its.wake(remote));
         let wheel = Wheel::new(16, 16, 2).expect("memory");
         Self { shard: Core::new(&shared, 1, wheel, limits), shared, bell, witness: Arc::default() }
     }
@@ -232,7 +226,8 @@ fn a_thread_waits_for_as_long_as_it_may_and_not_for_a_worker_that_does_not_move(
         patience.has_waited()
     };
     assert!(!wait(), "nobody but the caller turns the shard");
-    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
+    // A thread other than the test's turns the shard.
+    rig.remote().has_worker.set(1);
     while wait() {}
     assert!(begin.elapsed() >= Duration::from_secs(1), "threads have waited for a stuck worker for a second");
     rig.remote().counters.collected.add(1);
@@ -244,7 +239,8 @@ fn no_thread_waits_for_a_worker_whose_shard_is_closed() {
     let mut rig = Rig::new(Limits { transfer: 1, expiry: 1 });
     (0..MANY + 2).for_each(|_| _ = rig.push(FAR));
     rig.turn(0);
-    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
+    // A thread other than the test's turns the shard.
+    rig.remote().has_worker.set(1);
     assert!(rig.remote().is_behind() && Patience::default().wait(&rig.shared, rig.remote()));
     let left = rig.shard.close(&rig.shared);
     assert_eq!(left.len(), MANY + 2);
@@ -345,8 +341,8 @@ fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     let mut rig = Rig::new(ENOUGH);
     rig.shared = SharedRef::create(plan, numbers()).expect("memory");
     rig.shard = Core::new(&rig.shared, 1, small_wheel(), ENOUGH);
-    let waker: Arc<dyn Wake> = Arc::new(rig.bell.clone());
-    rig.shared.set_waker(&waker);
+    let its = rig.bell.clone();
+    rig.shared.set_waker(move |remote| its.wake(remote));
     let [one, other] = [(); 2].map(|()| rig.push_held(FAR));
     let owner = rig.shared.clone();
     drop(rig);

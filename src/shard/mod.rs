@@ -10,4 +10,4 @@ mod remote;
 
 pub(crate) use number::{MOST_SHARDS, Number};
 pub(crate) use queue::{SideQueue, Taken, WAKE_DEPTH};
-pub(crate) use remote::{Command, EngineAddress, Remote, Takes, Wake};
+pub(crate) use remote::{Command, EngineAddress, Remote, Takes, Waker};

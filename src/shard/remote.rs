@@ -3,7 +3,6 @@
 
 mod turns;
 
-use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 
@@ -17,23 +16,9 @@ use crate::entry::{Arrival, Chain, Entry, Home, Owned, Queued, Token};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, Shown};
 use crate::time::{Subtick, Timeline};
 
-/// Makes a shard's worker run: starts it, or unparks it.
-pub(crate) trait Wake: Send + Sync {
-    /// Wakes or starts the worker. Returns false if the worker could not be started.
-    fn wake(&self, remote: &Remote) -> bool;
-    /// Returns whether the shard has a worker that has been started.
-    fn has_worker(&self, shard: usize) -> bool;
-}
-
-/// How the worker is woken. All shards of an engine share it.
-#[derive(Default)]
-struct Waker(OnceLock<Arc<dyn Wake>>);
-
-impl fmt::Debug for Waker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Waker").field(&self.0.get().is_some()).finish()
-    }
-}
+/// Makes a shard's worker run: starts it, or unparks it. Returns false if the worker could not be
+/// started. All shards of an engine share it.
+pub(crate) type Waker = Arc<dyn Fn(&Remote) -> bool + Send + Sync>;
 
 /// What the worker is told to do.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +42,6 @@ const STOP_AND_DISCARD: u64 = u64::MAX;
 
 /// One per shard. Entries name it by its number (`Entry::home`), so it does not move while anyone
 /// holds an entry of its engine.
-#[derive(Debug)]
 pub(crate) struct Remote {
     inbox: CachePadded<Inbox>,
     /// Linked entries that were cancelled.
@@ -84,7 +68,9 @@ pub(crate) struct Remote {
     /// Why the shard is not turned: 0, or a word of `count/watchdog.rs`.
     pub(crate) fault: Shown,
     pub(crate) counters: CachePadded<Counters>,
-    waker: Waker,
+    waker: OnceLock<Waker>,
+    /// Not 0 if a worker turns the shard, and not a driver, and has been started.
+    pub(crate) has_worker: Shown,
     /// The engine that this is a part of, which never changes. Atomic all the same, so that the
     /// compiler reads it where it is needed, and not sooner in case it is: `sleep-drop` would cost
     /// three instructions more.
@@ -151,7 +137,8 @@ impl Remote {
             lateness: Latenesses::new(),
             fault: Shown::new(0),
             counters: CachePadded::default(),
-            waker: Waker::default(),
+            waker: OnceLock::new(),
+            has_worker: Shown::new(0),
             engine: AtomicPtr::new(engine.0.as_ptr()),
             number,
             index,
@@ -199,20 +186,15 @@ impl Remote {
     }
 
     /// Sets what wakes the worker. Called once, before anybody schedules.
-    pub(crate) fn set_waker(&self, waker: Arc<dyn Wake>) {
-        let unset = self.waker.0.set(waker).is_ok();
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        let unset = self.waker.set(waker).is_ok();
         debug_assert!(unset);
     }
 
     /// Wakes the worker, or starts it, whether it sleeps or not. Returns false if it could not be
     /// started.
     pub(crate) fn wake(&self) -> bool {
-        self.waker.0.get().is_some_and(|waker| waker.wake(self))
-    }
-
-    /// Returns whether a worker turns the shard, and not a driver, and has been started.
-    pub(crate) fn has_worker(&self) -> bool {
-        self.waker.0.get().is_some_and(|waker| waker.has_worker(self.index))
+        self.waker.get().is_some_and(|wake| wake(self))
     }
 
     /// Pushes an armed entry to the worker, and wakes the worker if it would sleep past the

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use super::Timer;
 use super::builder::Builder;
-use super::driver::{Bell, Driver};
+use super::driver::{Bell, Driver, ring};
 use super::engine::{Engine, Runner};
 use super::error::{BuildError, check, check_count};
 use crate::arena::Arena;
 use crate::engine::{Core, SharedPlan, SharedRef};
 use crate::executor::{Chosen, ThreadPool};
-use crate::shard::{MOST_SHARDS, Number, Wake};
+use crate::shard::{MOST_SHARDS, Number};
 use crate::sync::Mutex;
 use crate::sys::cores::allowed_cores;
 use crate::time::Timeline;
 use crate::wheel::Wheel;
-use crate::worker::{Dispatch, Doorbell, Pinning, WorkerPlan, Workers};
+use crate::worker::{Dispatch, Pinning, WorkerPlan, Workers};
 
 const MAX_SHARDS: usize = 1024;
 /// With shorter ticks the engine would run out of them within a hundred years.
@@ -53,8 +53,8 @@ impl Builder {
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
         let hooks = std::mem::take(&mut self.hooks);
         let workers = Workers::new(plan, made, &shared, || Dispatch::new(executor.clone(), hooks.clone()));
-        let doorbell: Arc<dyn Wake> = Arc::new(Doorbell(crate::sync::Arc::clone(&workers)));
-        shared.set_waker(&doorbell);
+        let doorbell = crate::sync::Arc::clone(&workers);
+        shared.set_waker(move |remote| Workers::wake(&doorbell, remote));
         Ok(Timer::new_on(Engine::new(shared, Runner::Workers(workers), Some(executor), self.slots())))
     }
 
@@ -94,8 +94,8 @@ impl Builder {
     pub fn build_driven(mut self) -> Result<(Timer, Driver), BuildError> {
         let (shared, shards) = self.make_shared(self.shards.unwrap_or(1))?;
         let bell = Arc::new(Bell::default());
-        let ring: Arc<dyn Wake> = Arc::<Bell>::clone(&bell);
-        shared.set_waker(&ring);
+        let its = Arc::clone(&bell);
+        shared.set_waker(move |remote| ring(&its, remote));
         let shards = Arc::new(Mutex::new(shards));
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
         let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);

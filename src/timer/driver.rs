@@ -8,7 +8,7 @@ use super::engine::{DrivenShards, close_driven, settle};
 use crate::engine::{Core, NoWait, Shared, SharedRef};
 use crate::executor::{Expired, call_hook, run_in_turn};
 use crate::panics::CatchUnwind;
-use crate::shard::{Command, Remote, Wake};
+use crate::shard::{Command, Remote};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Subtick;
 use crate::worker::{Stopwatch, TurnHook};
@@ -89,23 +89,16 @@ pub struct Driver {
 
 /// The callback that a producer calls when it pushes a timeout that is due before the driver said
 /// it would come back.
-#[derive(Default)]
-pub(super) struct Bell(Mutex<Option<Arc<Callback>>>);
+pub(super) type Bell = Mutex<Option<Arc<Callback>>>;
 
-impl Wake for Bell {
-    /// Calls the callback as if it were a task. The engine reports its panic. The producer gets
-    /// none, because its timeout has been accepted.
-    fn wake(&self, remote: &Remote) -> bool {
-        let callback = lock(&self.0).clone();
-        if let Some(callback) = callback {
-            call_hook(Shared::of_remote(remote), || callback());
-        }
-        true
+/// Calls the callback as if it were a task. The engine reports its panic. The producer gets none,
+/// because its timeout has been accepted. A driven shard counts as woken in any case.
+pub(super) fn ring(bell: &Bell, remote: &Remote) -> bool {
+    let callback = lock(bell).clone();
+    if let Some(callback) = callback {
+        call_hook(Shared::of_remote(remote), || callback());
     }
-
-    fn has_worker(&self, _shard: usize) -> bool {
-        false
-    }
+    true
 }
 
 impl Driver {
@@ -257,7 +250,7 @@ impl Driver {
     /// The new callback replaces the one before, which is dropped. The call allocates, and takes a
     /// lock that is held only for the exchange.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
-        let before = lock(&self.bell.0).replace(Arc::new(CatchUnwind::new(Box::new(callback))));
+        let before = lock(&self.bell).replace(Arc::new(CatchUnwind::new(Box::new(callback))));
         // Drop it after the unlock: its captures are user values, whose destructors are user code.
         drop(before);
     }
@@ -273,7 +266,7 @@ impl Drop for Driver {
         drop(shards);
         close_driven(&self.shared, taken, Command::StopAndDiscard);
         // The callback may hold parts of the loop. Drop it now, and not when the last handle goes.
-        let callback = lock(&self.bell.0).take();
+        let callback = lock(&self.bell).take();
         drop(callback);
     }
 }

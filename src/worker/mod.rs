@@ -18,7 +18,7 @@ use crate::count::PANICKING;
 use crate::engine::{Core, NoWait, SharedRef};
 use crate::events;
 use crate::executor::call_hook;
-use crate::shard::{Command, Remote, Wake};
+use crate::shard::{Command, Remote};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, Mutex, OnceLock, lock, park_for};
 use crate::sys::cores::{self, spawn_ordinary};
@@ -112,7 +112,13 @@ impl Workers {
         slot.thread.get().is_some() || lock(&slot.unstarted).is_none()
     }
 
-    /// Starts a worker. Returns `false` if the system has no thread for it now.
+    /// Wakes a shard's worker, or starts it. Returns `false` if the system has no thread for it.
+    pub(crate) fn wake(this: &Arc<Self>, remote: &Remote) -> bool {
+        let Some(thread) = this.slots[remote.index()].thread.get() else { return Self::start(this, remote) };
+        thread.unpark();
+        true
+    }
+
     #[cold]
     fn start(this: &Arc<Self>, remote: &Remote) -> bool {
         let index = remote.index();
@@ -141,6 +147,7 @@ impl Workers {
         match spawn_ordinary(builder, run) {
             Ok(handle) => {
                 let _ = slot.thread.set(handle.thread().clone());
+                remote.has_worker.set(1);
                 *own_handle = Some(handle);
                 true
             }
@@ -289,24 +296,5 @@ fn close(shared: &SharedRef, worker: &mut Worker) {
     }
     if let Some(wakes) = shard.take_wakes(shared) {
         dispatch.wake(wakes);
-    }
-}
-
-/// Wakes the workers.
-pub(crate) struct Doorbell(pub(crate) Arc<Workers>);
-
-impl Wake for Doorbell {
-    fn wake(&self, remote: &Remote) -> bool {
-        match self.0.slots[remote.index()].thread.get() {
-            Some(thread) => {
-                thread.unpark();
-                true
-            }
-            None => Workers::start(&self.0, remote),
-        }
-    }
-
-    fn has_worker(&self, shard: usize) -> bool {
-        self.0.slots[shard].thread.get().is_some()
     }
 }

@@ -12,7 +12,7 @@ use crate::entry::{
     ArmFlags, Claimed, Entry, Handle, Marked, Owned, Reset, Running, Schedule, Series, Sole, TaskPlace, Token, raw,
 };
 use crate::executor::run_here;
-use crate::shard::{Number, Remote, Wake};
+use crate::shard::{Number, Remote};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::time::{Clock, CustomClock, ManualClock, Moment, Subtick, Timeline};
@@ -151,19 +151,13 @@ struct Bell {
     rung: AtomicUsize,
 }
 
-struct Ring(Arc<Bell>);
-
-impl Wake for Ring {
-    fn wake(&self, _: &Remote) -> bool {
-        self.0.rung.fetch_add(1, Ordering::Relaxed);
-        if let Some(worker) = self.0.worker.get() {
+impl Bell {
+    fn ring(&self) -> bool {
+        self.rung.fetch_add(1, Ordering::Relaxed);
+        if let Some(worker) = self.worker.get() {
             worker.unpark();
         }
         true
-    }
-
-    fn has_worker(&self, _shard: usize) -> bool {
-        false
     }
 }
 
@@ -199,8 +193,8 @@ impl Bare {
         };
         let shared = SharedRef::create(plan, Number::take().take(1).collect()).expect("memory");
         let bell = Arc::new(Bell::default());
-        let waker: Arc<dyn Wake> = Arc::new(Ring(Arc::clone(&bell)));
-        shared.set_waker(&waker);
+        let its = Arc::clone(&bell);
+        shared.set_waker(move |_| its.ring());
         let wheel = Wheel::new(16, 16, 1).expect("memory");
         let core = Core::new(&shared, 0, wheel, limits);
         (Self { shared: Arc::new(shared), bell }, core)
