@@ -92,11 +92,6 @@ impl Core {
         self.wheel.len()
     }
 
-    /// Returns whether the inbox has been closed and nothing is left that will ever be due.
-    pub(crate) fn is_drained(&mut self, shared: &SharedRef) -> bool {
-        self.remote(shared).is_closed() && self.next_due(shared).is_none()
-    }
-
     /// Returns the earliest deadline of all linked entries, or [`Subtick::NEVER`] if there is none.
     /// Looks at the entries of as many slots as necessary.
     pub(crate) fn earliest(&self, shared: &SharedRef) -> Subtick {

@@ -107,9 +107,9 @@ fn a_worker_does_not_fall_asleep_over_unseen_requests() {
     assert_eq!(remote.drains_until(), Some(FAR));
     assert!(!remote.is_stopped() && !remote.is_to_fire() && !remote.is_unwanted());
     assert!(!remote.fall_asleep(None), "it is to drain, and has not closed the inbox");
-    assert!(!shard.is_drained(&shared));
+    assert!(!remote.is_closed());
     turn(shard, &shared, 0);
-    assert!(shard.is_drained(&shared));
+    assert!(remote.is_closed() && shard.next_due(&shared).is_none());
     assert!(remote.fall_asleep(None), "it has");
     assert!(shard.takes.inbox(remote).wake());
 
