@@ -116,7 +116,7 @@ impl Shared {
     pub(crate) fn of_thread(mine: Local<'_>) -> &Self {
         // SAFETY: `new_thread_state` stored the address, and a state is there for no longer than
         // its engine.
-        unsafe { mine.engine().0.cast().as_ref() }
+        unsafe { mine.state().engine().0.cast().as_ref() }
     }
 
     fn new_thread_state(&self) -> ThreadState {
@@ -194,8 +194,7 @@ impl Shared {
     /// dealt out to shards in turn.
     #[inline]
     pub(crate) fn home_of(mine: Local<'_>) -> &Remote {
-        // SAFETY: the remote is one of the state's own engine.
-        unsafe { mine.home_or(|| Self::of_thread(mine).deal_home()) }
+        mine.home_or(|| Self::of_thread(mine).deal_home())
     }
 
     #[cold]

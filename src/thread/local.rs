@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::ptr;
 
 use crossbeam_utils::CachePadded;
@@ -59,17 +58,15 @@ impl<'a> Local<'a> {
     /// Returns the remote of the home shard, on which this thread schedules. At the first call
     /// `choose` chooses one. Not before that: workers and pool threads have states, too, to give
     /// entries back, and must not count when shards are dealt out.
-    ///
-    /// # Safety
-    /// `choose` returns a remote of the engine that the state is a part of.
     #[inline]
-    pub(crate) unsafe fn home_or(self, choose: impl FnOnce() -> &'a Remote) -> &'a Remote {
-        // SAFETY: null, or what a caller chose: a remote of the engine, which is there as long as
-        // the state.
+    pub(crate) fn home_or(self, choose: impl FnOnce() -> &'a Remote) -> &'a Remote {
+        // SAFETY: null, or a remote of the state's engine, as is checked below. It is there as long
+        // as the state.
         if let Some(home) = unsafe { self.home().get().as_ref() } {
             return home;
         }
         let home = choose();
+        assert!(home.engine() == self.state.engine(), "a thread's home is a shard of its engine");
         self.home().set(home);
         self.state.known_home.set(home.index() as u64 + 1);
         home
@@ -103,7 +100,10 @@ impl<'a> Local<'a> {
     /// Puts an entry of this engine back.
     #[inline]
     pub(crate) fn put_entry(self, entry: Sole) {
-        debug_assert!(entry.home().is_none_or(|home| Remote::at(home).engine() == self.engine()), "of this engine");
+        debug_assert!(
+            entry.home().is_none_or(|home| Remote::at(home).engine() == self.state.engine()),
+            "of this engine"
+        );
         self.cache().put(entry);
     }
 
@@ -132,14 +132,5 @@ impl<'a> Local<'a> {
     /// Undoes the last [`put_tombstone`](Self::put_tombstone).
     pub(crate) fn take_back_tombstone(self, listed: Listed) {
         self.own().tombstones.take_back(listed);
-    }
-}
-
-impl Deref for Local<'_> {
-    type Target = ThreadState;
-
-    #[inline]
-    fn deref(&self) -> &ThreadState {
-        self.state
     }
 }

@@ -54,14 +54,11 @@ pub(super) struct Own {
 pub(super) struct Bound<T>(T);
 
 // SAFETY: only `get` gives the value out, and only to its thread.
-unsafe impl Sync for Bound<Own> {}
+unsafe impl<T> Sync for Bound<T> {}
 // SAFETY: a state changes its thread only while nobody uses it: before it is shared, at the end of
-// its thread, and when it is dropped. The entries are parts of its engine.
-unsafe impl Send for Bound<Own> {}
-// SAFETY: only `get` gives the value out, and only to its thread.
-unsafe impl Sync for Bound<Cell<*const Remote>> {}
-// SAFETY: the remote is a part of the state's engine. As for `Own`.
-unsafe impl Send for Bound<Cell<*const Remote>> {}
+// its thread, and when it is dropped. It alone has such values, and all that they point to, entries
+// and a remote, are parts of its engine.
+unsafe impl<T> Send for Bound<T> {}
 
 impl<T> fmt::Debug for Bound<T> {
     /// Shows nothing: any thread may call this.
