@@ -49,7 +49,7 @@ const YIELDS: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     /// When the wait for the worker of one shard began, by [`real_time`].
-    begun_ns: Option<u64>,
+    pub(super) begun_ns: Option<u64>,
     tries: usize,
     is_out: bool,
 }
@@ -80,8 +80,8 @@ impl Remote {
 }
 
 impl Patience {
-    /// Waits a little. Returns false if there is no worker to wait for, or if the call has waited
-    /// for as long as it may.
+    /// Waits a little. Counts the call when it does so first. Returns false if there is no worker
+    /// to wait for, or if the call has waited for as long as it may.
     pub(super) fn wait(&mut self, shared: &Shared, remote: &Remote) -> bool {
         if self.is_out || remote.is_closed() || remote.has_worker.get() == 0 || !may_wait() {
             return false;
@@ -92,6 +92,7 @@ impl Patience {
         let Some(begun_ns) = self.begun_ns else {
             if !is_stuck {
                 self.begun_ns = Some(now_ns);
+                shared.count(remote, |counts| counts.waits.add(1));
                 thread::yield_now();
             }
             return !is_stuck;
@@ -109,18 +110,6 @@ impl Patience {
         }
         true
     }
-
-    /// Ends the call's part in waiting, after it has its entries: counts the wait.
-    fn end(&self, shared: &Shared, mine: Local<'_>, remote: &Remote) {
-        if self.has_waited() {
-            shared.counts_of(mine, remote).waits.add(1);
-        }
-    }
-
-    /// Returns whether the call has waited at all.
-    pub(crate) fn has_waited(&self) -> bool {
-        self.begun_ns.is_some()
-    }
 }
 
 impl Shared {
@@ -133,10 +122,7 @@ impl Shared {
     /// The rest of [`take_entry`](Self::take_entry), when the thread has no free entry.
     #[cold]
     pub(crate) fn take_entry_slowly(&self, mine: Local<'_>, remote: &Remote) -> Option<Sole> {
-        let mut patience = Patience::default();
-        let entry = self.refill_or_grow(mine, remote, &mut patience);
-        patience.end(self, mine, remote);
-        entry
+        self.refill_or_grow(mine, remote, &mut Patience::default())
     }
 
     /// Returns `len` free entries, or `None` if there is no memory for all of them. Waits no longer
@@ -151,7 +137,6 @@ impl Shared {
             };
             entries.push(entry);
         }
-        patience.end(self, mine, remote);
         let has_all = entries.len() == len;
         if !has_all {
             entries.drain(..).for_each(|entry| mine.put_entry(entry));
