@@ -1,7 +1,6 @@
 //! The state of each thread that uses an engine: free entries, home shard, counters.
 
 use std::cell::Cell;
-use std::fmt;
 use std::ptr;
 
 use crossbeam_utils::CachePadded;
@@ -18,7 +17,6 @@ use crate::sync::OnceLock;
 ///
 /// In this field order a schedule writes one cache line: the tombstones, the free entries and the
 /// first of the counts.
-#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ThreadState {
     pub(super) own: Bound<Own>,
@@ -59,13 +57,6 @@ unsafe impl<T> Sync for Bound<T> {}
 // its thread, and when it is dropped. It alone has such values, and all that they point to, entries
 // and a remote, are parts of its engine.
 unsafe impl<T> Send for Bound<T> {}
-
-impl<T> fmt::Debug for Bound<T> {
-    /// Shows nothing: any thread may call this.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bound")
-    }
-}
 
 impl<T> Bound<T> {
     /// # Safety
