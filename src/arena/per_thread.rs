@@ -91,22 +91,10 @@ fn new_id() -> u64 {
 /// Returns the bucket and the index of a number: bucket b holds the numbers 2^b - 1 ..= 2^(b+1) -
 /// 2.
 #[inline]
-fn locate(number: ThreadNumber) -> (usize, usize) {
-    let from_one = number.0 + 1;
+fn locate(number: usize) -> (usize, usize) {
+    let from_one = number + 1;
     let bucket = from_one.ilog2() as usize;
     (bucket, from_one - (1 << bucket))
-}
-
-/// A thread's number. It is below [`NUMBERS`], and the thread's own until the thread can run no
-/// more of our code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ThreadNumber(usize);
-
-impl ThreadNumber {
-    /// Returns `None` if the buckets have no place for it.
-    fn new(number: usize) -> Option<Self> {
-        (number < NUMBERS).then_some(Self(number))
-    }
 }
 
 #[cfg(all(loom, test))]
@@ -114,7 +102,7 @@ pub(crate) use numbers::give_number_back;
 
 #[cfg(not(loom))]
 mod numbers {
-    use super::ThreadNumber;
+    use super::NUMBERS;
     use std::cell::Cell;
     use std::ptr::NonNull;
     use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -124,7 +112,7 @@ mod numbers {
     /// The numbers that no thread has.
     #[derive(Debug)]
     pub(super) struct Free {
-        given_back: Vec<ThreadNumber>,
+        given_back: Vec<usize>,
         /// The first number that no thread has ever had.
         fresh: usize,
     }
@@ -135,15 +123,15 @@ mod numbers {
         }
 
         /// Returns `None` if every number belongs to a thread.
-        pub(super) fn take(&mut self) -> Option<ThreadNumber> {
+        pub(super) fn take(&mut self) -> Option<usize> {
             self.given_back.pop().or_else(|| {
-                let fresh = ThreadNumber::new(self.fresh)?;
+                let fresh = (self.fresh < NUMBERS).then_some(self.fresh)?;
                 self.fresh += 1;
                 Some(fresh)
             })
         }
 
-        pub(super) fn give_back(&mut self, number: ThreadNumber) {
+        pub(super) fn give_back(&mut self, number: usize) {
             self.given_back.push(number);
         }
     }
@@ -163,7 +151,7 @@ mod numbers {
 
     /// `None` if every number belongs to a thread, or if, in a forked child, a thread of the parent
     /// held the list during the fork.
-    struct Held(Option<ThreadNumber>);
+    struct Held(Option<usize>);
 
     /// How often a forked child tries to lock the list before it goes on without.
     const LOOKS: usize = 1_000;
@@ -191,9 +179,10 @@ mod numbers {
         }
     }
 
-    /// Returns this thread's number. Returns `None` if the thread is in teardown and has given its
+    /// Returns this thread's number, which is below [`NUMBERS`], and the thread's own until it can
+    /// run no more of our code. Returns `None` if the thread is in teardown and has given its
     /// number back, or if it could get none.
-    pub(super) fn current() -> Option<ThreadNumber> {
+    pub(super) fn current() -> Option<usize> {
         NUMBER.try_with(|held| held.0).ok()?
     }
 
@@ -210,7 +199,7 @@ mod numbers {
 
 #[cfg(loom)]
 mod numbers {
-    use super::ThreadNumber;
+    use super::NUMBERS;
     use std::cell::Cell;
     use std::ptr::NonNull;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -224,8 +213,8 @@ mod numbers {
         static NUMBER: Cell<Option<usize>> = Cell::new(Some(NEXT.fetch_add(1, Ordering::Relaxed)));
     }
 
-    pub(super) fn current() -> Option<ThreadNumber> {
-        NUMBER.with(Cell::get).and_then(ThreadNumber::new)
+    pub(super) fn current() -> Option<usize> {
+        NUMBER.with(Cell::get).filter(|&number| number < NUMBERS)
     }
 
     /// Puts the calling thread into teardown, so that it has no number any more.
@@ -250,16 +239,9 @@ mod tests {
     fn every_number_has_a_place_of_its_own() {
         let mut seen = std::collections::HashSet::new();
         for number in (0..1000).chain(NUMBERS - 1000..NUMBERS) {
-            let (bucket, index) = locate(ThreadNumber::new(number).expect("there is one"));
+            let (bucket, index) = locate(number);
             assert!(bucket < BUCKETS && index < 1 << bucket, "{number} is in bucket {bucket} at {index}");
             assert!(seen.insert((bucket, index)));
-        }
-    }
-
-    #[test]
-    fn no_number_is_beyond_what_the_buckets_hold() {
-        for number in [NUMBERS, NUMBERS + 1, NUMBERS + (1 << (BUCKETS - 1)), 1 << 30, usize::MAX] {
-            assert_eq!(ThreadNumber::new(number), None, "{number}");
         }
     }
 
@@ -296,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_number_of_a_thread_that_ended_is_used_again() {
-        let number = || std::thread::spawn(|| current().map(|number| number.0)).join().ok().flatten();
+        let number = || std::thread::spawn(current).join().ok().flatten();
         let numbers: std::collections::HashSet<_> = (0..100).map(|_| number()).collect();
         assert!(numbers.len() < 50, "100 threads, one after the other, used {} numbers", numbers.len());
     }
