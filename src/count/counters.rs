@@ -102,6 +102,8 @@ pub(crate) struct Counters {
     /// When a driver has to turn the shard again, in nanoseconds of the engine's time. A worker
     /// says that when it goes to sleep.
     pub(crate) next_turn: Shown,
+    /// The core that the worker is pinned to, plus one; 0 if it is not pinned.
+    pub(crate) pinned_to: Shown,
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,7 +1,7 @@
 //! A snapshot of an engine's counters.
 
 use super::Timer;
-use super::engine::{Engine, Runner};
+use super::engine::Engine;
 use crate::count::{Counts, Lateness};
 use crate::sync::Ordering;
 
@@ -257,10 +257,7 @@ impl ShardStats {
             inbox_depth: remote.inbox_depth(),
             lateness: remote.lateness.snapshot(),
             linked: counters.linked.get(),
-            pinned_to: match &engine.runner {
-                Runner::Workers(workers) => workers.pinned_to(index),
-                Runner::Driver(_) => None,
-            },
+            pinned_to: counters.pinned_to.get().checked_sub(1).and_then(|core| usize::try_from(core).ok()),
         }
     }
 }

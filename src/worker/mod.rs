@@ -48,8 +48,6 @@ struct WorkerSlot {
     handle: Mutex<Option<JoinHandle<()>>>,
     /// The thread takes it, once it was started. Without a thread, [`Workers::end`] does.
     unstarted: Mutex<Option<(SharedRef, Worker)>>,
-    /// The core that the worker is pinned to. For statistics.
-    pinned_to: OnceLock<usize>,
     no_thread: events::NoThread,
 }
 
@@ -91,16 +89,10 @@ impl Workers {
                 thread: OnceLock::new(),
                 handle: Mutex::new(None),
                 unstarted: Mutex::new(Some((shared.clone(), worker))),
-                pinned_to: OnceLock::new(),
                 no_thread: events::NoThread::default(),
             }
         };
         Arc::new(Self { plan, slots: shards.into_iter().map(slot).collect() })
-    }
-
-    /// Returns the core that a worker is pinned to.
-    pub(crate) fn pinned_to(&self, shard: usize) -> Option<usize> {
-        self.slots[shard].pinned_to.get().copied()
     }
 
     /// Returns whether a shard's worker has been started. That includes a start that is under way,
@@ -169,7 +161,7 @@ impl Workers {
         if let Some(core) = self.plan.cores[index]
             && cores::pin_current_thread(core)
         {
-            let _ = self.slots[index].pinned_to.set(core);
+            shared.remote(index).counters.pinned_to.set(core as u64 + 1);
         }
         let remote = shared.remote(index);
         if let Some(hook) = worker.dispatch.hooks.on_start.as_ref() {
