@@ -35,7 +35,6 @@ pub(crate) mod thread {
     use std::sync::Arc;
 
     use loom::sync::atomic::{AtomicU8, Ordering};
-    use loom::thread::ThreadId;
 
     const EMPTY: u8 = 0;
     const PARKED: u8 = 1;
@@ -70,10 +69,6 @@ pub(crate) mod thread {
             if self.state.swap(TOKEN, Ordering::Release) == PARKED {
                 self.thread.unpark();
             }
-        }
-
-        pub(crate) fn id(&self) -> ThreadId {
-            self.thread.id()
         }
     }
 
@@ -297,11 +292,7 @@ impl<T> SegQueue<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub(crate) fn len(&self) -> usize {
         let head = self.head.load(Ordering::SeqCst);
-        self.tail.load(Ordering::SeqCst).saturating_sub(head)
+        self.tail.load(Ordering::SeqCst) <= head
     }
 }
