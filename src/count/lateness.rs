@@ -265,8 +265,7 @@ impl Lateness {
         let before = earlier.counts.iter().chain(std::iter::repeat(&0));
         let counts: Vec<_> = self.counts.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect();
         let highest = counts.iter().rposition(|count| *count > 0);
-        let max_ns =
-            highest.map_or(0, |bucket| if bucket_of(self.max_ns) == bucket { self.max_ns } else { highest_in(bucket) });
+        let max_ns = highest.map_or(0, |bucket| highest_in(bucket).min(self.max_ns));
         Self { counts, max_ns }
     }
 
