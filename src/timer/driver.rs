@@ -11,7 +11,7 @@ use crate::panics::CatchUnwind;
 use crate::shard::{Command, Remote};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Subtick;
-use crate::worker::{Stopwatch, TurnHook};
+use crate::worker::{Turn, TurnHook};
 
 /// The last thread to hold it may be a producer. `CatchUnwind` keeps a panic of its destructor from
 /// that thread.
@@ -153,7 +153,7 @@ impl Driver {
             let now = self.shared.timeline().scale().subtick_at(now_ns);
             // Read the time again: tasks of other shards may have run since the turn began.
             let begins = || self.shared.timeline().try_now_ns().unwrap_or(now_ns);
-            let stopwatch = self.on_turn.as_ref().map(|_| Stopwatch::start(shard, now, begins()));
+            let (before, began_ns) = (shard.turned_to(), self.on_turn.as_ref().map(|_| begins()));
             let turn = shard.turn(&self.shared, now, || None, run_in_turn);
             // Count the wakes before the shards are unlocked. Otherwise a shutdown would find them
             // neither pending nor under way.
@@ -161,7 +161,7 @@ impl Driver {
             let due =
                 shard.next_due(&self.shared).map_or(u64::MAX, |due| self.shared.timeline().scale().ns_of(due.max(now)));
             remote.counters.next_turn.set(due);
-            turns.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.shared, shard, turn)));
+            turns.extend(began_ns.and_then(|began_ns| Turn::of(&self.shared, shard, turn, before, now, began_ns)));
             turn.fired
         };
         let fired = shards.iter_mut().map(turn).sum();

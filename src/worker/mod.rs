@@ -11,7 +11,6 @@ use std::time::Duration;
 pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
 pub use idle::WaitStrategy;
 pub use pinning::Pinning;
-pub(crate) use turn::Stopwatch;
 pub use turn::Turn;
 
 use crate::count::PANICKING;
@@ -205,7 +204,7 @@ impl Workers {
         let now_ns = timeline.now_ns();
         remote.counters.last_turn.set(now_ns.saturating_add(1));
         let now = timeline.scale().subtick_at(now_ns);
-        let stopwatch = dispatch.hooks.on_turn.as_ref().map(|_| Stopwatch::start(shard, now, now_ns));
+        let before = shard.turned_to();
         // A clock of the user's may panic, which it may not do in the middle of a turn.
         let look = || timeline.is_the_systems().then(|| timeline.current());
         let turn = shard.turn(shared, now, look, |due| dispatch.take(due));
@@ -219,7 +218,7 @@ impl Workers {
             remote.fault.set(0);
         }
         if let Some(hook) = dispatch.hooks.on_turn.as_ref()
-            && let Some(turn) = stopwatch.and_then(|stopwatch| stopwatch.stop(shared, shard, turn))
+            && let Some(turn) = Turn::of(shared, shard, turn, before, now, now_ns)
         {
             call_hook(shared, || hook(&turn));
         }

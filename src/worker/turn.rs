@@ -33,6 +33,32 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Reports a turn at `now` that has just ended. The shard had been turned to `before`. Returns
+    /// `None` if no tick has come and nothing has expired.
+    pub(crate) fn of(
+        shared: &SharedRef,
+        shard: &Core,
+        turn: TurnResult,
+        before: Subtick,
+        now: Subtick,
+        began_ns: u64,
+    ) -> Option<Self> {
+        let scale = shared.timeline().scale();
+        let [was, is, number] = [before, shard.turned_to(), now.max(before)].map(|at| scale.last_tick(at));
+        if is == was && turn.fired == 0 {
+            return None;
+        }
+        // If the clock panics, the turn must still wake the threads and futures that wait for it.
+        let now_ns = shared.timeline().try_now_ns().unwrap_or(began_ns);
+        Some(Self {
+            shard: shard.index(),
+            number,
+            expired: turn.fired,
+            linked: shard.linked(),
+            took: Duration::from_nanos(now_ns.saturating_sub(began_ns)),
+        })
+    }
+
     /// Returns the shard that was turned.
     #[must_use]
     pub fn shard(&self) -> usize {
@@ -64,37 +90,5 @@ impl Turn {
     #[must_use]
     pub fn took(&self) -> Duration {
         self.took
-    }
-}
-
-/// The state before a turn that is to be reported.
-pub(crate) struct Stopwatch {
-    before: Subtick,
-    now: Subtick,
-    began_ns: u64,
-}
-
-impl Stopwatch {
-    pub(crate) fn start(shard: &Core, now: Subtick, began_ns: u64) -> Self {
-        Self { before: shard.turned_to(), now, began_ns }
-    }
-
-    /// Returns `None` if no tick has come and nothing has expired.
-    pub(crate) fn stop(self, shared: &SharedRef, shard: &Core, turn: TurnResult) -> Option<Turn> {
-        let scale = shared.timeline().scale();
-        let [before, turned_to, number] =
-            [self.before, shard.turned_to(), self.now.max(self.before)].map(|at| scale.last_tick(at));
-        if turned_to == before && turn.fired == 0 {
-            return None;
-        }
-        // If the clock panics, the turn must still wake the threads and futures that wait for it.
-        let now_ns = shared.timeline().try_now_ns().unwrap_or(self.began_ns);
-        Some(Turn {
-            shard: shard.index(),
-            number,
-            expired: turn.fired,
-            linked: shard.linked(),
-            took: Duration::from_nanos(now_ns.saturating_sub(self.began_ns)),
-        })
     }
 }
