@@ -9,7 +9,6 @@ pub(crate) use std::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::{Arc, Condvar, MutexGuard, OnceLock};
 pub(crate) use std::thread;
 
-use std::ops::Deref;
 use std::sync::{LockResult, TryLockResult};
 
 use accesses::{Kind, tell};
@@ -196,13 +195,9 @@ impl<T> SegQueue<T> {
         };
         popped
     }
-}
 
-impl<T> Deref for SegQueue<T> {
-    type Target = crossbeam_queue::SegQueue<T>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
