@@ -22,14 +22,10 @@ type OnRelease = Box<dyn FnOnce() + Send>;
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// The references that one thread has made.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LocalRefs(AtomicUsize);
 
 impl LocalRefs {
-    pub(crate) fn new() -> Self {
-        Self(AtomicUsize::new(0))
-    }
-
     /// Counts a reference.
     ///
     /// # Safety
@@ -73,11 +69,7 @@ pub(crate) struct ShardedRef {
 
 impl ShardedRef {
     pub(crate) fn new() -> Self {
-        Self {
-            unsettled: AtomicUsize::new(1),
-            on_release: Mutex::new(None),
-            teardown: CachePadded::new(LocalRefs::new()),
-        }
+        Self { unsettled: AtomicUsize::new(1), on_release: Mutex::new(None), teardown: CachePadded::default() }
     }
 
     /// Returns the count that threads without a state of their own share.

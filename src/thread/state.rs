@@ -90,7 +90,7 @@ impl ThreadState {
             home_counts: Counts::default(),
             other_shards: OnceLock::new(),
             running: Running::default(),
-            refs: CachePadded::new(LocalRefs::new()),
+            refs: CachePadded::default(),
         }
     }
 

@@ -108,7 +108,7 @@ fn the_release_sees_what_was_done_with_each_reference() {
     // SAFETY: loom checks that no thread uses the cell while another one does.
     unsafe impl Sync for Counted {}
     check(None, |_| {
-        let counted = Counted { refs: ShardedRef::new(), count: LocalRefs::new(), used: ProtocolCell::new(false) };
+        let counted = Counted { refs: ShardedRef::new(), count: LocalRefs::default(), used: ProtocolCell::new(false) };
         // SAFETY: the counts are closed below.
         unsafe { counted.count.add() };
         let counted = Arc::new(counted);
