@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tourbillon_wheel::{Items, NEVER, Place};
 
-use crate::entry::{CameUp, CancelledInSlot, Kind, Linkable, Linked, Owned, Sole, Stays};
+use crate::entry::{CameUp, CancelledInSlot, Kind, Linked, Owned, Sole, Stays};
 use crate::time::Subtick;
 
 /// For so many entries a block of cells is reserved.
@@ -144,7 +144,6 @@ impl Wheel {
     pub(crate) fn insert(&mut self, entry: Owned, note: impl FnOnce(Subtick)) -> Result<(), Owned> {
         let (entry, deadline) = entry.link()?;
         note(deadline);
-        let entry = Linked::of(entry);
         let place = self.slots.insert_at(entry, as_tick(deadline)).expect("the caller has asked for room");
         self.entries.placed(entry, place);
         Ok(())
@@ -188,7 +187,7 @@ impl Wheel {
             }
             // SAFETY: it has come out of its cell. It goes into one again only if `take` says that
             // this very entry stays, and `take` is good for any lifetime.
-            let came_up = unsafe { CameUp::of(entry.into_linkable()) };
+            let came_up = unsafe { CameUp::of(entry) };
             match take(came_up, Subtick::new(due_by)) {
                 Took::Taken => return tourbillon_wheel::Take::Taken,
                 Took::Stays(_) => {}
@@ -246,10 +245,13 @@ impl Wheel {
 
     /// Gives all entries to `take`. With `by_deadline` in that order, and those that are never due
     /// last.
-    pub(crate) fn empty(&mut self, by_deadline: bool, mut take: impl FnMut(Linkable)) {
+    ///
+    /// # Safety
+    /// The queues of the shard are closed, and were gone through.
+    pub(crate) unsafe fn empty(&mut self, by_deadline: bool, mut take: impl FnMut(Owned)) {
         let mut each = |entry: Linked| {
-            // SAFETY: the wheel gives it out, and does not have it any more.
-            take(unsafe { entry.into_linkable() });
+            // SAFETY: the wheel gives it out, and does not have it any more. No queue brings it.
+            take(unsafe { entry.into_owned() });
         };
         if by_deadline {
             self.slots.expire_unseen(&mut self.entries, NEVER - 1, &mut { usize::MAX }, |_, entry, _| {

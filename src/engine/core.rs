@@ -175,7 +175,7 @@ impl Core {
         }
         let free = &self.free;
         // SAFETY: the queues are closed, and were gone through.
-        self.wheel.empty(by_deadline, |entry| take(free, unsafe { entry.into_owned() }));
+        unsafe { self.wheel.empty(by_deadline, |entry| take(free, entry)) };
         self.inbox.put_back();
         for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), Arrivals::new(pushed)] {
             list.turn_round(usize::MAX);

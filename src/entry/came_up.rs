@@ -2,10 +2,10 @@
 
 use std::marker::PhantomData;
 
-use super::owned::{Linkable, Owned, Sole};
+use super::owned::{Owned, Sole};
 use super::token::{Arrival, Listable, Token};
 use super::won::{EndedEarly, Running, Won};
-use super::{Expire, Kind, Snapshot, TaskInPlace, TaskPlace};
+use super::{Expire, Kind, Linked, Snapshot, TaskInPlace, TaskPlace};
 use crate::time::Subtick;
 
 /// An entry, and its word as the engine has seen it. It can't become a tombstone, and then another
@@ -93,8 +93,9 @@ impl<'w> CameUp<'w> {
     /// `'w`, a lifetime that no other value has, and has the entry again only if that
     /// [stays](Self::into_stays).
     #[inline]
-    pub(crate) unsafe fn of(entry: Linkable) -> Self {
-        Self(Seen::look(entry.0), PhantomData)
+    pub(crate) unsafe fn of(entry: Linked) -> Self {
+        // SAFETY: the wheel has it no more. This looks, and what takes it over goes by that look.
+        Self(Seen::look(unsafe { entry.into_owned() }), PhantomData)
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use tourbillon_wheel::Place;
 
-use super::{Entry, Linkable, Snapshot, Token};
+use super::{Entry, Owned, Snapshot};
 use crate::sync::prefetch;
 
 /// User-space addresses leave their 16 highest bits free. The stacks in `shard` keep a count there.
@@ -28,13 +28,7 @@ pub(crate) struct Linked(NonNull<Entry>);
 unsafe impl Send for Linked {}
 
 impl Linked {
-    /// Gives an entry to the wheel.
-    #[inline]
-    pub(crate) fn of(entry: Linkable) -> Self {
-        Self(entry.into_raw())
-    }
-
-    /// Says that an entry, which a queue held, is in the wheel, or was.
+    /// The entry is on its way into the wheel. Or a queue held it, and it is in the wheel, or was.
     #[inline]
     pub(super) fn at(entry: NonNull<Entry>) -> Self {
         Self(entry)
@@ -43,11 +37,13 @@ impl Linked {
     /// Takes an entry back from the wheel.
     ///
     /// # Safety
-    /// [`of`](Self::of) gave it to the wheel, which has it in no cell any more.
+    /// [`Owned::link`] gave it to the wheel, which has it in no cell any more. Either nobody else
+    /// takes it over, as its shard's queues are closed and gone through, or the caller looks at its
+    /// word before it uses it, and while the wheel does nothing else.
     #[inline]
-    pub(crate) unsafe fn into_linkable(self) -> Linkable {
-        // SAFETY: `of` took such a value in, and the caller takes it out once.
-        unsafe { Linkable::from_raw(self.0) }
+    pub(crate) unsafe fn into_owned(self) -> Owned {
+        // SAFETY: `link` gave up such a value, and the caller takes it out once.
+        unsafe { Owned::new(self.0) }
     }
 
     #[inline]

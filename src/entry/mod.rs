@@ -42,7 +42,7 @@ pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::Chain;
 pub(crate) use outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
-pub(crate) use owned::{Armed, Linkable, Owned, Sole};
+pub(crate) use owned::{Armed, Owned, Sole};
 pub(crate) use part::Part;
 pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use super::token::{Arrival, Listable, Stacked, Token};
 use super::work::Work;
-use super::{ArmFlags, EngineGone, Entry, Home, Link};
+use super::{ArmFlags, EngineGone, Entry, Home, Link, Linked};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
@@ -68,12 +68,12 @@ impl Owned {
         self.0
     }
 
-    /// Marks an entry out of the inbox as linked, for the slot of its deadline. Returns it as it
-    /// was if it was cancelled in the inbox: then the worker lets it go.
+    /// Marks an entry out of the inbox as linked, and gives it to the wheel, for the slot of its
+    /// deadline. Returns it as it was if it was cancelled in the inbox: then the worker lets it go.
     #[inline]
-    pub(crate) fn link(self) -> Result<(Linkable, Subtick), Self> {
+    pub(crate) fn link(self) -> Result<(Linked, Subtick), Self> {
         match self.state.link() {
-            Some(deadline) => Ok((Linkable(self), deadline)),
+            Some(deadline) => Ok((Linked::at(self.into_raw()), deadline)),
             None => Err(self),
         }
     }
@@ -97,28 +97,6 @@ impl Deref for Owned {
     #[inline]
     fn deref(&self) -> &Entry {
         self.entry()
-    }
-}
-
-/// An entry that is marked as linked, and is on its way into a slot of its shard's wheel.
-#[derive(Debug)]
-#[must_use = "the entry is lost if it goes into no slot"]
-#[repr(transparent)]
-pub(crate) struct Linkable(pub(super) Owned);
-
-// SAFETY: `repr(transparent)` around an `Owned`: one address. The entry is marked as linked, but it
-// is in no slot, so its `next` is free.
-unsafe impl Token for Linkable {}
-
-impl Linkable {
-    /// Returns an entry that does not go into a slot again.
-    ///
-    /// # Safety
-    /// The caller has taken it out of the wheel for good, and its shard's queues are closed and
-    /// gone through.
-    #[inline]
-    pub(crate) unsafe fn into_owned(self) -> Owned {
-        self.0
     }
 }
 
