@@ -4,7 +4,7 @@
 use super::lifetime::SharedRef;
 use super::runs::Runs;
 use super::unfired::{hand_back, withdraw_outside};
-use crate::entry::{Chain, Claimed, Expire, Kind, Marked, Part, TaskPlace, Token, Won};
+use crate::entry::{Chain, Claimed, Expire, Kind, Marked, Part, TaskPlace, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
@@ -98,7 +98,7 @@ impl Batch {
     pub(crate) fn put_back(&mut self, from: &Part<PART>) {
         let mut rest = Chain::new();
         for entry in from.take_rest() {
-            assert!(self.remote().is_home_of(entry.entry()), "a part of this batch");
+            assert!(self.remote().is_home_of(&entry), "a part of this batch");
             rest.push(entry);
         }
         rest.append(std::mem::take(self.tasks()));

@@ -133,8 +133,8 @@ impl SharedRef {
     // Out of line: most timeouts are not periodic, and the code that runs those is shorter without.
     #[inline(never)]
     pub(crate) fn run_periodic(&self, deadline: Subtick, run: entry::Running) -> Ran {
-        let remote = self.remote(Remote::of(run.as_owned()).index());
-        assert!(remote.is_home_of(run.as_owned()), "a timeout runs with its own engine");
+        let remote = self.remote(Remote::of(&run).index());
+        assert!(remote.is_home_of(&run), "a timeout runs with its own engine");
         self.count(remote, |counts| counts.runs.add(1));
         let (mut task, emptied) = run.take_task();
         let next = match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, self.timeline()))) {
@@ -161,7 +161,7 @@ impl SharedRef {
         // SAFETY: `self` is a reference to the engine.
         let Err(entry) = (unsafe { remote.push_again(entry, self.timeline()) }) else { return Ok(()) };
         // The engine has been shut down, so the timeout ends.
-        match entry.withdraw() {
+        match entry.into_owned().withdraw() {
             Ok(EndedEarly::Task(withdrawn)) => {
                 finish(self, remote);
                 clear_away(self, withdrawn)

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use crate::entry::{Chain, EndedEarly, Looked, Owned, Task, Token, Won};
+use crate::entry::{Chain, EndedEarly, Looked, Owned, Task, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -48,7 +48,7 @@ impl UnfiredList {
 
     /// Adds an entry that was withdrawn.
     pub(super) fn push(&mut self, entry: Won) {
-        assert!(self.shared.has(entry.entry()), "a list of one engine");
+        assert!(self.shared.has(&entry), "a list of one engine");
         self.entries.push(entry);
     }
 
@@ -101,7 +101,7 @@ fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry
     // It counts as if it had waited in the shard.
     shared.count(remote, |counts| counts.returned.add(1));
     if let Some(left) = &mut *outside {
-        assert!(shared.has(entry.entry()), "a list of one engine");
+        assert!(shared.has(&entry), "a list of one engine");
         left.push(entry);
         return Ok(());
     }

@@ -2,9 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::owned::{Owned, Sole};
-use super::token::{Arrival, Listable, Token};
-use super::won::{EndedEarly, Running, Won};
+use super::held::{Marked, Owned, Running, Sole, Won};
 use super::{Expire, Kind, Linked, Snapshot, TaskInPlace, TaskPlace};
 use crate::time::Subtick;
 
@@ -54,7 +52,7 @@ impl Seen {
             let deadline = match entry.state.claim(seen, now) {
                 Expire::Done(deadline) => deadline,
                 Expire::Alone(deadline) => {
-                    give_back(Sole::new(entry.into_raw()));
+                    give_back(entry.becomes());
                     deadline
                 }
                 other => return Err((entry, other)),
@@ -67,7 +65,7 @@ impl Seen {
     fn begin_run<'a>(self, now: Subtick) -> Result<Claimed<'a>, (Owned, Expire)> {
         assert_eq!(self.seen.kind(), Kind::Series, "a future is not claimed, but expired");
         match self.entry.state.begin_run(self.seen, now) {
-            Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, Running::of(self.entry))),
+            Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, self.entry.becomes())),
             other => Err((self.entry, other)),
         }
     }
@@ -124,7 +122,7 @@ impl<'w> CameUp<'w> {
     pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still<'w>> {
         let Seen { entry, seen } = self.0;
         match entry.state.batch(seen, now) {
-            Expire::Done(_) | Expire::Alone(_) => Ok(Marked(entry)),
+            Expire::Done(_) | Expire::Alone(_) => Ok(entry.becomes()),
             other => Err(Still::of(other)),
         }
     }
@@ -137,8 +135,8 @@ impl<'w> CameUp<'w> {
         match entry.state.expire(seen, now) {
             // The entry is the engine's no more.
             Expire::Left => Ok(None),
-            // SAFETY: this call has taken the entry out of PENDING, and the task is in it.
-            Expire::Done(_) | Expire::Alone(_) => Ok(Some(unsafe { Won::new(entry) })),
+            // This call has taken the entry out of PENDING, and the task is in it.
+            Expire::Done(_) | Expire::Alone(_) => Ok(Some(entry.becomes())),
             other => Err(Still::of(other)),
         }
     }
@@ -163,37 +161,16 @@ impl Still<'_> {
     }
 }
 
-/// A timeout that was due, marked for a batch: it runs once or is periodic, and is pending, or was
-/// cancelled or put off since. A cancel leaves no tombstone, also when it is pushed again.
-#[derive(Debug)]
-#[must_use = "the timeout is lost if it goes into no batch"]
-#[repr(transparent)]
-pub(crate) struct Marked(Owned);
-
-// SAFETY: `repr(transparent)` around an `Owned`: one address, of an entry that is in no list.
-unsafe impl Token for Marked {}
-
-// SAFETY: it is in no list.
-unsafe impl Listable for Marked {}
-
-// SAFETY: the engine's ownership is this value's.
-unsafe impl Arrival for Marked {
-    #[inline]
-    fn as_owned(&self) -> &Owned {
-        &self.0
-    }
-}
-
 impl Marked {
     #[inline]
     pub(crate) fn into_owned(self) -> Owned {
-        self.0
+        self.becomes()
     }
 
     /// Looks at the word, for a step that depends on it.
     #[inline]
     pub(crate) fn look(self) -> Looked {
-        Looked(Seen::look(self.0))
+        Looked(Seen::look(self.becomes()))
     }
 }
 
@@ -221,16 +198,6 @@ impl Looked {
         place: &mut TaskPlace,
         give_back: impl FnOnce(Sole),
     ) -> Result<Claimed<'_>, (Marked, Expire)> {
-        self.0.claim(now, place, give_back).map_err(|(entry, found)| (Marked(entry), found))
-    }
-}
-
-impl Owned {
-    /// Takes a timeout for a shutdown that runs what is left. It is in no slot. Returns it if it
-    /// was cancelled.
-    pub(crate) fn fire(self) -> Result<EndedEarly<Marked>, Self> {
-        let ended = self.state.fire();
-        // SAFETY: the step before has come to that.
-        unsafe { self.ended_early(ended, Marked) }
+        self.0.claim(now, place, give_back).map_err(|(entry, found)| (entry.becomes(), found))
     }
 }

@@ -17,6 +17,7 @@
 
 mod came_up;
 mod handle;
+mod held;
 mod home;
 mod linked;
 mod list;
@@ -36,13 +37,13 @@ mod work;
 use std::ptr;
 use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Stays, Still};
+pub(crate) use came_up::{CameUp, Claimed, Looked, Stays, Still};
 pub(crate) use handle::{Handle, LastHandle, Orphan};
+pub(crate) use held::{Armed, Held, Marked, Owned, Running, Sole, Won};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::Chain;
 pub(crate) use outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
-pub(crate) use owned::{Armed, Owned, Sole};
 pub(crate) use part::Part;
 pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;
@@ -52,9 +53,9 @@ use table_and_home::TableAndHome;
 pub(crate) use table_and_home::tables_fit;
 use task::Captures;
 pub(crate) use task::{Task, TaskInPlace, TaskPlace};
-pub(crate) use token::{Arrival, Stacked, Token};
+pub(crate) use token::{Stacked, Token};
 pub(crate) use tomb::{Listed, Tomb, Tombs};
-pub(crate) use won::{EndedEarly, Running, Won};
+pub(crate) use won::EndedEarly;
 pub(crate) use work::Work;
 
 use crate::sync::ProtocolCell;

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::owned::Sole;
+use super::held::Sole;
 use super::token::{Stacked, Token};
 use super::{Entry, Handle, Link, Linked, Popped};
 #[cfg(doc)]

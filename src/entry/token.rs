@@ -4,7 +4,7 @@
 use std::mem::transmute_copy;
 use std::ptr::NonNull;
 
-use super::{Entry, Link, Owned};
+use super::{Entry, Link};
 
 /// A value that is the address of an entry, with a promise of whose the entry is.
 ///
@@ -50,15 +50,6 @@ pub(crate) unsafe trait Token: Sized {
 /// # Safety
 /// The entry's own link is free for a list.
 pub(crate) unsafe trait Listable: Token {}
-
-/// A value that goes to a worker through an inbox, out of which it comes as an [`Owned`].
-///
-/// # Safety
-/// It has the engine's ownership of the entry.
-pub(crate) unsafe trait Arrival: Listable {
-    /// Returns what it is in the inbox.
-    fn as_owned(&self) -> &Owned;
-}
 
 /// A value that comes out of a queue of a shard, which is a stack.
 ///

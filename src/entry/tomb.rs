@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use super::token::Token;
 use super::work::Work;
-use super::{ArmFlags, Armed, Entry, Owned};
+use super::{ArmFlags, Armed, Entry};
 use crate::time::Subtick;
 
 /// Says that the entry of a handle is on its thread's list of tombstones, although it is not one
@@ -66,9 +66,9 @@ impl Tomb {
             return Ok(self.0);
         }
         entry.state.arm(deadline, flags);
-        // SAFETY: the engine has let go of it, so it was this thread's alone. It was just armed,
-        // and is in no list.
-        Err(Armed::of(unsafe { Owned::new(self.0) }))
+        // The engine has let go of it, so it was this thread's alone. It was just armed, and is in
+        // no list.
+        Err(Armed::of(self.0))
     }
 
     /// Recorded for the models.

@@ -14,7 +14,7 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use crate::entry::{ADDRESS_BITS, Arrival, Chain, Entry, FromQueue, Link, Owned, Queued, Stacked, Token};
+use crate::entry::{ADDRESS_BITS, Chain, Entry, FromQueue, Held, Link, Owned, Queued, Stacked, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
 /// Set if the worker sleeps, or has not been started.
@@ -180,12 +180,12 @@ impl<T: Stacked> Queue<T> {
 impl Queue<Owned> {
     /// Pushes one entry. It is the queue's then, unless that is closed.
     #[inline]
-    pub(super) fn push(&self, entry: &Owned) -> Result<Pushed, Closed> {
-        self.push_linked(entry.as_link(), 1, |below| entry.set_below(below))
+    pub(super) fn push<S>(&self, entry: &Held<S>) -> Result<Pushed, Closed> {
+        self.push_linked(entry.as_link(), 1, |below| entry.set_next(below))
     }
 
     /// Pushes a chain of entries, the first on top: all of them, or none.
-    pub(super) fn push_chain<A: Arrival>(&self, mut chain: Chain<A>) -> Result<Pushed, Chain<A>> {
+    pub(super) fn push_chain<S>(&self, mut chain: Chain<Held<S>>) -> Result<Pushed, Chain<Held<S>>> {
         let Some(first) = chain.as_link() else { return Ok(Pushed::default()) };
         let len = chain.len();
         self.push_linked(first, len, |below| chain.set_end(below)).map_err(|Closed| chain)
@@ -250,7 +250,7 @@ impl Taken<Owned> {
     /// Puts an entry before all others.
     #[inline]
     pub(crate) fn push(&mut self, entry: Owned) {
-        entry.set_below(self.first);
+        entry.set_next(self.first);
         self.first = entry.into_raw().as_ptr();
     }
 }

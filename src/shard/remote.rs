@@ -10,9 +10,9 @@ use crossbeam_utils::CachePadded;
 
 use super::inbox::Inbox;
 use super::number::{Number, remote_of};
-use super::queue::{Closed, Pushed, SideQueue, WAKE_DEPTH};
+use super::queue::{Pushed, SideQueue, WAKE_DEPTH};
 use crate::count::{CANNOT_START, Counters, Latenesses, Stall};
-use crate::entry::{Arrival, Chain, Entry, Home, Owned, Queued, Token};
+use crate::entry::{Armed, Chain, Entry, Home, Marked, Queued, Token, Work};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, Shown};
 use crate::time::{Subtick, Timeline};
 
@@ -148,7 +148,7 @@ impl Remote {
 
     /// Returns the remote of the shard that a timeout was scheduled on.
     #[inline]
-    pub(crate) fn of(entry: &Owned) -> &Self {
+    pub(crate) fn of(entry: &Entry) -> &Self {
         Self::at(entry.home().expect("it was armed"))
     }
 
@@ -200,15 +200,14 @@ impl Remote {
     /// Pushes an armed entry to the worker, and wakes the worker if it would sleep past the
     /// deadline. Returns the entry if the inbox is closed.
     #[inline]
-    pub(crate) fn push<T: Arrival>(&self, entry: T, deadline: Subtick, timeline: &Timeline) -> Result<(), T> {
-        self.push_one(entry.as_owned(), deadline, timeline).map_err(|Closed| entry)
-    }
-
-    // Not generic, so that the compiler joins the matches on what the push has found.
-    #[inline]
-    fn push_one(&self, entry: &Owned, deadline: Subtick, timeline: &Timeline) -> Result<(), Closed> {
-        debug_assert!(self.is_home_of(entry), "an entry goes to its own shard");
-        let pushed = self.inbox.push(entry)?;
+    pub(crate) fn push<W: Work>(
+        &self,
+        entry: Armed<W>,
+        deadline: Subtick,
+        timeline: &Timeline,
+    ) -> Result<(), Armed<W>> {
+        debug_assert!(self.is_home_of(&entry), "an entry goes to its own shard");
+        let Ok(pushed) = self.inbox.push(&entry) else { return Err(entry) };
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
@@ -224,10 +223,10 @@ impl Remote {
     ///
     /// # Safety
     /// The caller has a reference to the engine.
-    pub(crate) unsafe fn push_again<T: Arrival>(&self, entry: T, timeline: &Timeline) -> Result<(), T> {
-        assert!(self.is_home_of(entry.entry()), "an entry goes to its own shard");
+    pub(crate) unsafe fn push_again(&self, entry: Marked, timeline: &Timeline) -> Result<(), Marked> {
+        assert!(self.is_home_of(&entry), "an entry goes to its own shard");
         let address = entry.as_link();
-        let Ok(pushed) = self.inbox.push(entry.as_owned()) else { return Err(entry) };
+        let Ok(pushed) = self.inbox.push(&entry) else { return Err(entry) };
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
         let deadline = unsafe { (*address).deadline() };
@@ -236,12 +235,12 @@ impl Remote {
     }
 
     /// Pushes a chain of entries, all with one deadline, to the worker: all of them or none.
-    pub(crate) fn push_chain<T: Arrival>(
+    pub(crate) fn push_chain<W: Work>(
         &self,
-        chain: Chain<T>,
+        chain: Chain<Armed<W>>,
         deadline: Subtick,
         timeline: &Timeline,
-    ) -> Result<(), Chain<T>> {
+    ) -> Result<(), Chain<Armed<W>>> {
         let pushed = self.inbox.push_chain(chain)?;
         self.ring_for(pushed, deadline, timeline);
         Ok(())

@@ -9,7 +9,7 @@ pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, Shared, SharedPlan, SharedRef};
 use crate::entry::{
-    ArmFlags, Claimed, Entry, Handle, Marked, Owned, Reset, Running, Schedule, Series, Sole, TaskPlace, Token, raw,
+    self, ArmFlags, Claimed, Entry, Handle, Marked, Reset, Running, Schedule, Series, Sole, TaskPlace, Token, raw,
 };
 use crate::executor::run_here;
 use crate::shard::{Number, Remote};
@@ -272,7 +272,7 @@ impl Bare {
     /// Returns true if the inbox accepted the entry.
     pub(super) fn push(&self, armed: Armed) -> bool {
         // SAFETY: the entry is armed, and this thread gives it up.
-        let entry = unsafe { Owned::new(armed.entry) };
+        let entry = unsafe { entry::Armed::<fn()>::from_raw(armed.entry) };
         self.shared.remote(0).push(entry, armed.deadline, self.shared.timeline()).is_ok()
     }
 
