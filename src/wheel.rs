@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tourbillon_wheel::{Items, NEVER, Place};
 
-use crate::entry::{CameUp, CancelledInSlot, Kind, Linked, Owned, Sole, Stays};
+use crate::entry::{CameUp, CancelledInSlot, FromSlot, Kind, Linked, Owned, Sole};
 use crate::time::Subtick;
 
 /// For so many entries a block of cells is reserved.
@@ -29,9 +29,9 @@ pub(crate) enum Took<'w> {
     /// It is taken. Or it was cancelled, and a queue brings it.
     Taken,
     /// It is not due, as its deadline was moved.
-    Stays(Stays<'w>),
+    Stays(FromSlot<'w>),
     /// It is kept back, with all periodic timeouts.
-    KeptBack(Stays<'w>),
+    KeptBack(FromSlot<'w>),
 }
 
 /// What the entries' words say to the wheel.
@@ -187,12 +187,16 @@ impl Wheel {
             }
             // SAFETY: it has come out of its cell. It goes into one again only if `take` says that
             // this very entry stays, and `take` is good for any lifetime.
-            let came_up = unsafe { CameUp::of(entry) };
-            match take(came_up, Subtick::new(due_by)) {
+            let came_up = unsafe { entry.came_up() };
+            let stays = match take(came_up, Subtick::new(due_by)) {
                 Took::Taken => return tourbillon_wheel::Take::Taken,
-                Took::Stays(_) => {}
-                Took::KeptBack(_) => entries.keeps_series_back = true,
-            }
+                Took::Stays(stays) => stays,
+                Took::KeptBack(stays) => {
+                    entries.keeps_series_back = true;
+                    stays
+                }
+            };
+            debug_assert!(entry.is(&stays), "it goes back into its own wheel");
             tourbillon_wheel::Take::Later
         });
     }

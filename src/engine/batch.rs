@@ -147,9 +147,9 @@ fn run(entry: Marked, due_by: Subtick, may_go_back: bool, runs: &mut Runs<'_>) {
     // In a drain the runs of periodic timeouts do not go on.
     let is_wanted_back = |kind| remote.wants_back() || (kind == Kind::Series && remote.drains_until().is_some());
     if may_go_back && is_wanted_back(entry.kind()) {
-        entry = match hand_back(shared, remote, entry) {
+        entry = match hand_back(shared, remote, entry.into_held()) {
             Ok(dropped) => return runs.report(dropped),
-            Err(entry) => entry,
+            Err(entry) => entry.look(),
         };
     }
     let mut place = TaskPlace::uninit();

@@ -11,7 +11,7 @@ use super::core::{Core, count_fired, end_sleep, give_back};
 use super::lifetime::SharedRef;
 use super::runs::Runs;
 use crate::arena::EntryCache;
-use crate::entry::{CameUp, Chain, Claimed, Kind, Marked, Still, TaskPlace, Won};
+use crate::entry::{CameUp, Chain, Claimed, FromSlot, Kind, Marked, TaskPlace, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::{Took, Wheel};
@@ -113,7 +113,7 @@ impl Taken<'_> {
             Err(took) => return took,
         };
         let mut place = TaskPlace::uninit();
-        match entry.claim(due_by, &mut place, |entry| give_back(self.free, self.shared, entry)) {
+        match entry.take(due_by, &mut place, |entry| give_back(self.free, self.shared, entry)) {
             Ok(Claimed::Once(deadline, task)) => {
                 self.fired += 1;
                 // Before it runs, because a task that schedules must find the place under the limit
@@ -139,7 +139,7 @@ impl Taken<'_> {
             Kind::Once => Ok(entry),
             Kind::Series if self.remote.drains_until().is_none() => Ok(entry),
             // Its runs do not go on. It stays pending, and the close hands it back.
-            Kind::Series => Err(Took::KeptBack(entry.into_stays())),
+            Kind::Series => Err(Took::KeptBack(entry.into_held())),
             Kind::Waker => {
                 let expired = entry.expire(due_by)?;
                 self.fired += 1;
@@ -151,12 +151,9 @@ impl Taken<'_> {
     }
 }
 
-impl<'w> From<Still<'w>> for Took<'w> {
-    fn from(still: Still<'w>) -> Self {
-        match still {
-            Still::Linked(entry) => Self::Stays(entry),
-            // A side queue brings it, and finds it in no slot.
-            Still::Cancelled => Self::Taken,
-        }
+impl<'w> From<Option<FromSlot<'w>>> for Took<'w> {
+    fn from(stays: Option<FromSlot<'w>>) -> Self {
+        // If it does not stay, a side queue brings it, and finds it in no slot.
+        stays.map_or(Self::Taken, Self::Stays)
     }
 }

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use crate::entry::{Chain, EndedEarly, Looked, Owned, Task, Won};
+use crate::entry::{Chain, EndedEarly, Marked, Owned, Task, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -66,7 +66,7 @@ impl UnfiredList {
 /// engine's last `Timer` has gone. Returns it if no shutdown wants it any more: it is to be run.
 #[cold]
 #[inline(never)]
-pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Looked) -> Result<Ran, Looked> {
+pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Marked) -> Result<Ran, Marked> {
     // Locked until the timeout is in the list: a shutdown that takes the list does not miss it.
     let outside = lock(&shared.unfired);
     if outside.is_none() && !remote.is_unwanted() {

@@ -21,6 +21,8 @@ pub(crate) mod is {
     pub(crate) enum Owned {}
     pub(crate) enum Sole {}
     pub(crate) struct Armed<W>(std::marker::PhantomData<fn() -> W>);
+    /// Fits this one lifetime, neither a longer one nor a shorter one.
+    pub(crate) struct FromSlot<'w>(std::marker::PhantomData<fn(&'w ()) -> &'w ()>);
     pub(crate) enum Marked {}
     pub(crate) enum Won {}
     pub(crate) enum Running {}
@@ -35,6 +37,13 @@ pub(crate) type Sole = Held<is::Sole>;
 
 /// It was armed with a `W`, and nobody but its holder has seen it since.
 pub(crate) type Armed<W> = Held<is::Armed<W>>;
+
+/// The worker has taken it out of its slot, because its time has come up. Whose it is, its word
+/// says. If it was cancelled meanwhile, the cancelled queue or the moved queue brings it. It may go
+/// back into the wheel that it came out of.
+///
+/// No other value has this lifetime, so it can't be kept while the wheel goes on.
+pub(crate) type FromSlot<'w> = Held<is::FromSlot<'w>>;
 
 /// It becomes no tombstone, also when it is pushed again: it was due, and is marked for a batch; or
 /// it is a periodic timeout's, armed again. It is pending, or was cancelled or put off since. It is

@@ -4,7 +4,8 @@ use std::ptr::{self, NonNull};
 
 use tourbillon_wheel::Place;
 
-use super::{Entry, Owned, Snapshot};
+use super::came_up::Seen;
+use super::{CameUp, Entry, FromSlot, Held, Owned, Snapshot};
 use crate::sync::prefetch;
 
 /// User-space addresses leave their 16 highest bits free. The stacks in `shard` keep a count there.
@@ -37,13 +38,27 @@ impl Linked {
     /// Takes an entry back from the wheel.
     ///
     /// # Safety
-    /// [`Owned::link`] gave it to the wheel, which has it in no cell any more. Either nobody else
-    /// takes it over, as its shard's queues are closed and gone through, or the caller looks at its
-    /// word before it uses it, and while the wheel does nothing else.
-    #[inline]
+    /// [`Owned::link`] gave it to the wheel, which has it in no cell any more, for good. Its
+    /// shard's queues are closed and gone through.
     pub(crate) unsafe fn into_owned(self) -> Owned {
         // SAFETY: `link` gave up such a value, and the caller takes it out once.
         unsafe { Owned::new(self.0) }
+    }
+
+    /// Looks at an entry that has come up.
+    ///
+    /// # Safety
+    /// The wheel has just taken the entry out of its slot. It does nothing else before the end of
+    /// `'w`, a lifetime that no other value has, and has the entry again only if that
+    /// [goes back](Seen::into_held).
+    #[inline]
+    pub(crate) unsafe fn came_up<'w>(self) -> CameUp<'w> {
+        Seen::look(Held::of(self.0))
+    }
+
+    /// Returns whether it is this entry that goes back.
+    pub(crate) fn is(self, entry: &FromSlot<'_>) -> bool {
+        ptr::eq(self.0.as_ptr(), &raw const **entry)
     }
 
     #[inline]

@@ -37,9 +37,9 @@ mod work;
 use std::ptr;
 use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, Claimed, Looked, Stays, Still};
+pub(crate) use came_up::{CameUp, Claimed};
 pub(crate) use handle::{Handle, LastHandle, Orphan};
-pub(crate) use held::{Armed, Held, Marked, Owned, Running, Sole, Won};
+pub(crate) use held::{Armed, FromSlot, Held, Marked, Owned, Running, Sole, Won};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::Chain;
