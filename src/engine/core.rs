@@ -111,9 +111,9 @@ impl Core {
         let remote = self.remote(shared);
         let mut awake = 0;
         self.empty(shared, remote, false, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
-            Some(EndedEarly::Wake(entry)) => wakes.push(entry),
+            Some(EndedEarly::Wake(Some(entry))) => wakes.push(entry),
+            Some(EndedEarly::Wake(None)) => awake += 1,
             Some(EndedEarly::Task(entry)) => left.push(entry),
-            Some(EndedEarly::Left) => awake += 1,
             None => {}
         });
         let withdrawn = left.len() + awake + wakes.len() - before;
@@ -141,8 +141,7 @@ impl Core {
                     fire(std::mem::take(&mut tasks));
                 }
             }
-            Some(EndedEarly::Wake(entry)) => end_sleep(&mut wakes, Some(entry), shared, remote),
-            Some(EndedEarly::Left) => end_sleep(&mut wakes, None, shared, remote),
+            Some(EndedEarly::Wake(entry)) => end_sleep(&mut wakes, entry, shared, remote),
             None => {}
         });
         if tasks.len() > 0 {

@@ -166,7 +166,7 @@ impl SharedRef {
                 finish(self, remote);
                 clear_away(self, withdrawn)
             }
-            Ok(EndedEarly::Wake(_) | EndedEarly::Left) => unreachable!("a periodic timeout"),
+            Ok(EndedEarly::Wake(_)) => unreachable!("a periodic timeout"),
             Err(cancelled) => {
                 // A cancel was first, and has taken the task.
                 self.let_go(cancelled);

@@ -89,7 +89,7 @@ type Outside<'a> = MutexGuard<'a, Option<Chain<Won>>>;
 fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Ran {
     let entry = match entry.withdraw() {
         Ok(EndedEarly::Task(entry)) => entry,
-        Ok(EndedEarly::Wake(_) | EndedEarly::Left) => unreachable!("a future's entry comes into no such batch"),
+        Ok(EndedEarly::Wake(_)) => unreachable!("a future's entry comes into no such batch"),
         Err(cancelled) => {
             // A cancel was first, and has taken the task.
             drop(outside);

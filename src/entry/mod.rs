@@ -43,7 +43,7 @@ pub(crate) use held::{Armed, FromSlot, Held, Marked, Owned, Running, Sole, Won};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::Chain;
-pub(crate) use outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
+pub(crate) use outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
 pub(crate) use part::Part;
 pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;

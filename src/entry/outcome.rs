@@ -63,18 +63,6 @@ pub(crate) enum Expire {
     Cancelled,
 }
 
-/// What a shutdown finds when it ends the wait of a timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The caller won. The timeout was of this kind.
-    Mine(Kind),
-    /// The same, but its future is changing the waker, and keeps it. The engine has given the entry
-    /// up.
-    Left,
-    /// It was not pending.
-    TooLate,
-}
-
 /// What the worker finds in an entry that it has popped off a side queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Popped {

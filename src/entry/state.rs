@@ -60,7 +60,7 @@ mod tombstone;
 mod waker;
 
 use self::series::{is_in_run, is_running};
-use super::outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
+use super::outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Subtick;
 
@@ -160,6 +160,12 @@ impl Snapshot {
     #[inline]
     pub(crate) fn is_cancelled(self) -> bool {
         phase_of(self.0) == CANCELLED
+    }
+
+    /// Returns whether the future was changing the waker. The step that ended the wait has left the
+    /// waker to it then, and has given the engine's ownership up.
+    pub(super) fn is_changing(self) -> bool {
+        waker::is_changing(self.0)
     }
 
     /// Returns what kind of timeout the entry holds, which does not change.
@@ -375,28 +381,25 @@ impl State {
         }
     }
 
-    /// PENDING → CANCELLED, by the closing worker or a shutdown. The task is then the caller's. The
-    /// entry is in no slot any more.
-    pub(crate) fn withdraw(&self) -> Ended {
+    /// PENDING → CANCELLED, by the closing worker or a shutdown. The task is then the caller's,
+    /// unless its future [is changing](Snapshot::is_changing) it. The entry is in no slot any more.
+    /// Returns the word as it was, or `None` if it was not pending.
+    pub(crate) fn withdraw(&self) -> Option<Snapshot> {
         self.end_early(|word| ended_early(word, CANCELLED))
     }
 
     /// Takes a timeout out of PENDING, or marks it for a batch, whatever its deadline, for a
     /// shutdown that runs what is left: a sleeping future is woken, any other is marked. The entry
-    /// is in no slot any more.
-    pub(crate) fn fire(&self) -> Ended {
+    /// is in no slot any more. Returns what [`withdraw`](Self::withdraw) does.
+    pub(crate) fn fire(&self) -> Option<Snapshot> {
         self.end_early(|word| if word & WAKER == 0 { (word & !LINKED) | BATCHED } else { ended_early(word, EXPIRED) })
     }
 
     /// The word of the exchange says what kind of timeout that was. Before it the entry may become
     /// that of another timeout, if it was never linked.
-    fn end_early(&self, ended: impl Fn(u64) -> u64) -> Ended {
+    fn end_early(&self, ended: impl Fn(u64) -> u64) -> Option<Snapshot> {
         let end = |word| (phase_of(word) == PENDING).then(|| ended(word));
-        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end) {
-            Ok(word) if waker::is_changing(word) => Ended::Left,
-            Ok(word) => Ended::Mine(Snapshot(word).kind()),
-            Err(_) => Ended::TooLate,
-        }
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).ok().map(Snapshot)
     }
 
     /// Gives up the engine's ownership, after the phase has left PENDING.

@@ -1,17 +1,15 @@
 //! The steps of who has the task.
 
-use super::held::{Emptied, Marked, Owned, Running, Won};
-use super::{Ended, Entry, Kind, Task, TaskInPlace};
+use super::held::{Emptied, Held, Marked, Owned, Running, Won};
+use super::{Entry, Kind, Snapshot, Task, TaskInPlace};
 use crate::time::Subtick;
 
 /// A timeout that a shutdown has withdrawn, or fires whatever its deadline.
 pub(crate) enum EndedEarly<T> {
     /// It goes into the shutdown's answer, or runs in a batch.
     Task(T),
-    /// Its waker is the holder's to call.
-    Wake(Won),
-    /// Its future is awake, and needs nobody.
-    Left,
+    /// Its waker is the holder's to call, or `None` if its future is awake, and needs nobody.
+    Wake(Option<Won>),
 }
 
 impl Owned {
@@ -19,25 +17,24 @@ impl Owned {
     /// the entry as it was if a cancel was first.
     pub(crate) fn withdraw(self) -> Result<EndedEarly<Won>, Self> {
         let ended = self.state.withdraw();
-        self.ended_early(ended, Self::becomes)
+        self.ended_early(ended)
     }
 
     /// Takes a timeout for a shutdown that runs what is left. It is in no slot. Returns it if it
     /// was cancelled.
     pub(crate) fn fire(self) -> Result<EndedEarly<Marked>, Self> {
         let ended = self.state.fire();
-        self.ended_early(ended, Self::becomes)
+        self.ended_early(ended)
     }
 
     /// Returns whose a timeout is that a shutdown ends, by what a step of its word has just come
-    /// to. `task` makes the value of one that is no future's.
-    fn ended_early<T>(self, ended: Ended, task: impl FnOnce(Self) -> T) -> Result<EndedEarly<T>, Self> {
+    /// to.
+    fn ended_early<S>(self, ended: Option<Snapshot>) -> Result<EndedEarly<Held<S>>, Self> {
         match ended {
-            Ended::Mine(Kind::Waker) => Ok(EndedEarly::Wake(self.becomes())),
-            Ended::Mine(Kind::Once | Kind::Series) => Ok(EndedEarly::Task(task(self))),
-            // The entry is the engine's no more.
-            Ended::Left => Ok(EndedEarly::Left),
-            Ended::TooLate => Err(self),
+            Some(word) if word.kind() != Kind::Waker => Ok(EndedEarly::Task(self.becomes())),
+            // If it is changing, the entry is the engine's no more.
+            Some(word) => Ok(EndedEarly::Wake((!word.is_changing()).then(|| self.becomes()))),
+            None => Err(self),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, Ended, EngineGone, Entry, Expire, FromQueue, Handle, Home, OutOfQueue, Queued, Reset, Token, raw,
+    ArmFlags, Cancel, EngineGone, Entry, Expire, FromQueue, Handle, Home, OutOfQueue, Queued, Reset, Token, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -187,7 +187,7 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
             let entry = Arc::clone(&entry);
             thread::spawn(move || cancel(&entry) != Cancel::TooLate)
         });
-        let withdrawn = entry.state.withdraw() != Ended::TooLate;
+        let withdrawn = entry.state.withdraw().is_some();
         if withdrawn {
             // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
             unsafe { raw::take_task(&entry) }.run();

@@ -2,7 +2,6 @@
 //! written with names instead of bits.
 
 use super::*;
-use crate::entry::Ended;
 
 /// A word, taken apart. The bits' places are those of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +58,8 @@ impl Seen {
     }
 
     /// What a shutdown withdraws, or expires early.
-    fn ended(self, phase: u64) -> (Ended, Self) {
-        let ended = Self { phase, linked: false, batched: true, ..self };
-        match self {
-            _ if self.is_changing() => (Ended::Left, Self { engine: false, ..ended }),
-            _ => (Ended::Mine(self.kind()), ended),
-        }
+    fn ended(self, phase: u64) -> Self {
+        Self { phase, linked: false, batched: true, engine: self.engine && !self.is_changing(), ..self }
     }
 
     fn kind(self) -> Kind {
@@ -105,6 +100,7 @@ fn looks_change_nothing_and_answer_by_the_word() {
     each_look(|state| state.load().is_cancelled(), |was| was.phase == 3);
     let load = |state: &State| (state.load().deadline(), state.load().kind());
     each_look(load, |was| (Subtick::new(10), was.kind()));
+    each_look(|state| state.load().is_changing(), |was| was.is_changing());
     each_look(State::is_orphan, |was| was.orphan);
 }
 
@@ -136,18 +132,18 @@ fn a_cancel_takes_a_pending_timeout_once_and_says_what_its_caller_has_to_do() {
         let queued = was.queued || (phase != was.phase && was.is_to_be_queued());
         assert_eq!((answer, is), (expected, Seen { phase, queued, ..was }), "{was:?}");
     });
+    let before = |answer: Option<Snapshot>| answer.map(|Snapshot(word)| Seen::of(word));
     each(State::withdraw, |answer, was, is| {
-        let expected = if was.is_pending() { was.ended(3) } else { (Ended::TooLate, was) };
-        assert_eq!((answer, is), expected, "{was:?}");
+        let expected = if was.is_pending() { (Some(was), was.ended(3)) } else { (None, was) };
+        assert_eq!((before(answer), is), expected, "{was:?}");
     });
     each(State::fire, |answer, was, is| {
-        let marked = (Ended::Mine(was.kind()), Seen { linked: false, batched: true, ..was });
         let expected = match was {
-            was if !was.is_pending() => (Ended::TooLate, was),
-            Seen { waker: true, .. } => was.ended(2),
-            _ => marked,
+            was if !was.is_pending() => (None, was),
+            Seen { waker: true, .. } => (Some(was), was.ended(2)),
+            _ => (Some(was), Seen { linked: false, batched: true, ..was }),
         };
-        assert_eq!((answer, is), expected, "{was:?}");
+        assert_eq!((before(answer), is), expected, "{was:?}");
     });
 }
 
