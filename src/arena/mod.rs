@@ -21,10 +21,10 @@
 //! belongs to the counted handles, and the last of them frees it.
 //!
 //! Invariant: **a handle's last access to the engine's memory is its read-modify-write on the state
-//! word**. That is `handle_lets_go`, `leave_tombstone` or `give_up` while the engine still owns the
-//! entry, and `free` otherwise. If it comes before the sweep's, the sweep does not count the
-//! handle, and the handle touches nothing any more. If it comes after, the sweep has counted the
-//! handle, and the handle's answer says so.
+//! word**. That is `handle_lets_go` or `give_up` while the engine still owns the entry, and `free`
+//! otherwise. If it comes before the sweep's, the sweep does not count the handle, and the handle
+//! touches nothing any more. If it comes after, the sweep has counted the handle, and the handle's
+//! answer says so.
 
 mod chunk;
 mod depot;

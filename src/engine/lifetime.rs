@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
-use crate::entry::{Handle, LastHandle, Listed, Orphan, Task};
+use crate::entry::{Handle, LastHandle, Orphan};
 use crate::shard::{EngineAddress, Number, Remote};
 use crate::sync::Ordering;
 use crate::thread::{LocalRefs, ShardedRef, ThreadState};
@@ -140,45 +140,53 @@ impl Shared {
         unsafe { ShardedRef::close(&raw const self.refs, counts, on_release) };
     }
 
-    /// Cancels a timeout and gives its handle up by one exchange, if the worker has not linked the
-    /// timeout yet. Returns the task. Returns the handle, and changes nothing, if that takes two.
+    /// Gives a handle up by one exchange, if the worker has not linked the timeout yet. The
+    /// exchange `cancels` the timeout, and its task is dropped, or comes after its cancel. The
+    /// entry becomes a tombstone of the calling thread, if that has room for it. Returns the
+    /// handle, and changes nothing, if that takes two exchanges.
+    ///
+    /// If it succeeds, the engine may be gone by now. For that reason it is not a method of the
+    /// thread's state: a reference that is an argument has to be valid until its function returns.
     #[inline]
-    pub(crate) fn give_up(handle: Handle) -> Result<Task, Handle> {
-        if !handle.may_be_given_up() {
+    pub(crate) fn give_up(handle: Handle, cancels: bool) -> Result<(), Handle> {
+        if !handle.may_be_given_up(cancels) {
             return Err(handle);
         }
         let remote = Remote::at(handle.home());
         let shared = Shared::of_remote(remote);
-        if shared.limit.is_some() {
+        if cancels && shared.limit.is_some() {
             // A place must not come back before the cancel, and the engine may be gone after it.
             return Err(handle);
         }
         let Some(mine) = shared.thread_state() else { return Err(handle) };
+        if cancels {
+            // Before the exchange, because the engine may be gone after it.
+            shared.counts_of(mine, remote).cancelled.add(1);
+        }
         // SAFETY: `remote` is the handle's home. The word has said that the entry is in no side
-        // queue, and the handle is this call's. `give_up` and `keep_pending` below get what this
-        // returns, on this same thread.
-        let listed = unsafe { mine.put_tombstone(&handle, remote) };
-        // Before the exchange, because the engine may be gone after it.
-        shared.counts_of(mine, remote).cancelled.add(1);
-        handle.give_up(listed).map_err(|(handle, listed)| Self::keep_pending(handle, listed))
+        // queue, and the handle is this call's. `give_up` and `keep` come next, on this thread.
+        let is_listed = unsafe { mine.put_tombstone(&handle, remote) };
+        if !cancels && !is_listed {
+            return Err(handle);
+        }
+        // SAFETY: if the entry is listed, that was by this thread, and `keep` takes it off.
+        let given_up = unsafe { handle.give_up(cancels, is_listed) };
+        given_up.map_err(|handle| Self::keep(handle, cancels, is_listed))
     }
 
     /// Takes back what [`give_up`](Self::give_up) did before its exchange.
     #[cold]
-    fn keep_pending(handle: Handle, listed: Option<Listed>) -> Handle {
+    fn keep(handle: Handle, cancels: bool, is_listed: bool) -> Handle {
         let remote = Remote::at(handle.home());
-        Self::of_remote(remote).count(remote, |counts| counts.cancelled.set(counts.cancelled.get() - 1));
-        match listed {
-            Some(listed) => Self::keep(handle, listed),
-            None => handle,
+        let shared = Self::of_remote(remote);
+        let mine = shared.thread_state().expect("it has listed the entry");
+        if cancels {
+            let cancelled = &shared.counts_of(mine, remote).cancelled;
+            cancelled.set(cancelled.get() - 1);
         }
-    }
-
-    /// Takes the entry of a handle off the calling thread's list of tombstones again.
-    #[cold]
-    fn keep(handle: Handle, listed: Listed) -> Handle {
-        let mine = Self::of_remote(Remote::at(handle.home())).thread_state();
-        mine.expect("it has listed the entry").take_back_tombstone(listed);
+        if is_listed {
+            mine.take_back_tombstone(&handle);
+        }
         handle
     }
 
@@ -186,7 +194,7 @@ impl Shared {
     /// entry, or the whole engine. See `arena/mod.rs`, "The end".
     #[inline]
     pub(crate) fn drop_handle(handle: Handle) {
-        let Err(handle) = Self::leave_tombstone(handle) else { return };
+        let Err(handle) = Self::give_up(handle, false) else { return };
         if let Some(orphan) = handle.let_go().unwrap_or_else(Self::free_entry) {
             let shared = Shared::ptr_of_remote(Remote::at(orphan.home()));
             // SAFETY: 1. The final sweep counted this handle, which is subtracted here, once. The
@@ -226,24 +234,6 @@ impl Shared {
     unsafe fn free_shared(shared: NonNull<Self>) {
         // SAFETY: it came from a box in `create`, and is the caller's.
         drop(unsafe { Box::from_raw(shared.as_ptr()) });
-    }
-
-    /// Turns a cancelled entry into a tombstone of the calling thread, if it can. If it does, the
-    /// engine may be gone by now. For that reason it is not a method of the thread's state: a
-    /// reference that is an argument has to be valid until its function returns.
-    #[inline]
-    fn leave_tombstone(handle: Handle) -> Result<(), Handle> {
-        if !handle.may_be_tombstone() {
-            return Err(handle);
-        }
-        let remote = Remote::at(handle.home());
-        let shared = Shared::of_remote(remote);
-        let Some(mine) = shared.thread_state() else { return Err(handle) };
-        // SAFETY: `remote` is the handle's home. The word has just said that the entry is in no
-        // side queue, and the handle is this call's. `leave_tombstone` and `keep` below get what
-        // this returns, on this same thread.
-        let Some(listed) = (unsafe { mine.put_tombstone(&handle, remote) }) else { return Err(handle) };
-        handle.leave_tombstone(listed).map_err(|(handle, listed)| Self::keep(handle, listed))
     }
 
     /// Gives back an entry whose last owner is a handle. Returns the handle if the engine is gone

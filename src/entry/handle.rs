@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use super::{Cancel, Entry, HandleGone, Home, Listed, Queued, Reset, Snapshot, Sole, Task};
+use super::{Cancel, Entry, HandleGone, Home, Queued, Reset, Snapshot, Sole};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -115,40 +115,34 @@ impl Handle {
         is_pending
     }
 
-    /// Returns whether a handle that lets go may leave a [tombstone](Self::leave_tombstone).
+    /// Returns whether the handle may be [given up](Self::give_up) by one exchange, at this moment.
     #[inline]
-    pub(crate) fn may_be_tombstone(&self) -> bool {
-        self.entry().state.may_be_tombstone()
+    pub(crate) fn may_be_given_up(&self, cancels: bool) -> bool {
+        self.entry().state.may_be_given_up(cancels).is_some()
     }
 
-    /// Returns whether the timeout may be [given up](Self::give_up), at this moment.
+    /// Lets go of an entry that the worker has not linked yet, by one exchange, which `cancels` the
+    /// timeout, or comes after its cancel. The entry becomes a tombstone if it `is_listed` as one.
+    /// If this succeeds, it is the handle's last access to the engine's memory. Then it drops the
+    /// task of what it has cancelled.
+    ///
+    /// # Safety
+    /// If the entry `is_listed`, it is on the calling thread's list of tombstones. If this fails,
+    /// the caller takes it off that.
     #[inline]
-    pub(crate) fn may_be_given_up(&self) -> bool {
-        self.entry().state.may_be_given_up().is_some()
-    }
-
-    /// Lets go of a cancelled entry, which becomes a tombstone, by one exchange. If this succeeds,
-    /// it is the handle's last access to the engine's memory.
-    #[inline]
-    pub(crate) fn leave_tombstone(self, listed: Listed) -> Result<(), (Self, Listed)> {
-        assert!(listed.is_of(self.entry()), "it was listed for this handle");
-        if self.entry().state.leave_tombstone() { Ok(()) } else { Err((self, listed)) }
-    }
-
-    /// Cancels a timeout that the worker has not linked yet, and lets go of it, by one exchange. It
-    /// becomes a tombstone if it is listed as one. If this succeeds, it is the handle's last access
-    /// to the engine's memory, and the task is returned.
-    #[inline]
-    pub(crate) fn give_up(self, listed: Option<Listed>) -> Result<Task, (Self, Option<Listed>)> {
+    pub(crate) unsafe fn give_up(self, cancels: bool, is_listed: bool) -> Result<(), Self> {
         let entry = self.entry();
-        assert!(listed.as_ref().is_none_or(|listed| listed.is_of(entry)), "it was listed for this handle");
-        let Some(seen) = entry.state.may_be_given_up() else { return Err((self, listed)) };
+        let Some(seen) = entry.state.may_be_given_up(cancels) else { return Err(self) };
         // SAFETY: 1. This is the handle. The word has said that the timeout is not periodic, which
         // does not change. 2. The exchange takes the entry out of PENDING after the copy was made.
         unsafe {
-            let copy = entry.copy_task();
-            if entry.state.give_up(seen, listed.is_some()) { Ok(copy.assume_init()) } else { Err((self, listed)) }
+            let copy = cancels.then(|| entry.copy_task());
+            if !entry.state.give_up(seen, is_listed) {
+                return Err(self);
+            }
+            drop(copy.map(|copy| copy.assume_init()));
         }
+        Ok(())
     }
 
     /// Gives the ownership up, unless it is the last. Returns what is left of the handle if the

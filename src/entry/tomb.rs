@@ -4,27 +4,8 @@ use std::ptr::{self, NonNull};
 
 use super::token::Token;
 use super::work::Work;
-use super::{ArmFlags, Armed, Entry};
+use super::{ArmFlags, Armed, Entry, Handle};
 use crate::time::Subtick;
-
-/// Says that the entry of a handle is on its thread's list of tombstones, although it is not one
-/// yet. Not `Send`.
-#[derive(Debug)]
-#[must_use = "the entry has to become a tombstone, or to be taken off the list"]
-pub(crate) struct Listed(NonNull<Entry>);
-
-impl Listed {
-    /// Whether it is for this entry.
-    #[inline]
-    pub(super) fn is_of(&self, entry: &Entry) -> bool {
-        ptr::eq(self.0.as_ptr(), entry)
-    }
-
-    /// Whether it is for this tombstone.
-    pub(crate) fn is_of_tomb(&self, tomb: &Tomb) -> bool {
-        self.0 == tomb.0
-    }
-}
 
 /// A tombstone, and the producer's ownership of it. Not `Send`: it belongs to one thread.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,12 +22,16 @@ impl Tomb {
     ///
     /// # Safety
     /// The caller puts the tombstone on its thread's list. The handle's owner makes it a tombstone
-    /// next, by the value that is returned here, or takes it off the list again. Until then nobody
-    /// uses the tombstone. The entry is in no side queue, and meanwhile nobody else uses the
-    /// handle, which alone could put it there.
+    /// next, or takes it off the list again. Until then nobody uses the tombstone. The entry is in
+    /// no side queue, and meanwhile nobody else uses the handle, which alone could put it there.
     #[inline]
-    pub(crate) unsafe fn of(entry: NonNull<Entry>) -> (Self, Listed) {
-        (Self(entry), Listed(entry))
+    pub(crate) unsafe fn of(handle: &Handle) -> Self {
+        Self(handle.address())
+    }
+
+    /// Returns whether it is the entry of this handle.
+    pub(crate) fn is_of(&self, handle: &Handle) -> bool {
+        self.0 == handle.address()
     }
 
     /// Puts work in, and makes the entry pending again. Returns its address if it is still where

@@ -9,7 +9,7 @@ use crossbeam_utils::CachePadded;
 use super::state::{Own, ThreadState};
 use crate::arena::{Arena, ArenaCache};
 use crate::count::Counts;
-use crate::entry::{Handle, Listed, Sole, Tomb};
+use crate::entry::{Handle, Sole, Tomb};
 use crate::shard::Remote;
 use crate::sync::get_or_set;
 
@@ -115,22 +115,21 @@ impl<'a> Local<'a> {
     }
 
     /// Puts the entry of a handle on the list of tombstones, which is done before it becomes one.
-    /// Returns `None` if it does not belong there, or the list is full.
+    /// Returns false if it does not belong there, or the list is full.
     ///
     /// # Safety
-    /// The entry is at home at `remote`, and in no side queue. Nobody else uses the handle. What is
-    /// returned goes to [`Handle::leave_tombstone`] or [`Handle::give_up`] next, for this handle,
-    /// and if that fails to [`take_back_tombstone`](Self::take_back_tombstone).
+    /// The entry is at home at `remote`, and in no side queue. Nobody else uses the handle. If this
+    /// returns true, the caller makes it a tombstone next, by [`Handle::give_up`], and if that
+    /// fails, [takes it back](Self::take_back_tombstone).
     #[inline]
-    pub(crate) unsafe fn put_tombstone(self, handle: &Handle, remote: &Remote) -> Option<Listed> {
+    pub(crate) unsafe fn put_tombstone(self, handle: &Handle, remote: &Remote) -> bool {
         // SAFETY: `is_home`, so the entry is of the shard of all others in this list: a home stays
-        // the same. The caller says that it is in no side queue. `Listed` goes to the handle's next
-        // step, or to `take_back_tombstone`.
-        if self.is_home(remote) { unsafe { self.own().tombstones.push(handle) } } else { None }
+        // the same. The caller says the rest.
+        self.is_home(remote) && unsafe { self.own().tombstones.push(handle) }
     }
 
-    /// Undoes the last [`put_tombstone`](Self::put_tombstone).
-    pub(crate) fn take_back_tombstone(self, listed: Listed) {
-        self.own().tombstones.take_back(listed);
+    /// Undoes the last [`put_tombstone`](Self::put_tombstone), of this handle.
+    pub(crate) fn take_back_tombstone(self, handle: &Handle) {
+        self.own().tombstones.take_back(handle);
     }
 }

@@ -15,7 +15,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use crate::entry::{Handle, Listed, Tomb, Tombs};
+use crate::entry::{Handle, Tomb, Tombs};
 
 /// How many tombstones a thread keeps per engine: 4 KiB. A thread that cancels more at a time gives
 /// up the rest in the usual way.
@@ -32,38 +32,37 @@ impl Tombstones {
         Self { list: Cell::new(None), len: Cell::new(0) }
     }
 
-    /// Puts the entry of a handle that is about to go on the list. Returns `None` if there is no
+    /// Puts the entry of a handle that is about to go on the list. Returns false if there is no
     /// room.
     ///
-    /// The caller then makes it a tombstone by [`Handle::leave_tombstone`] or [`Handle::give_up`].
-    /// That comes second, because afterwards the engine may be gone. If it fails,
-    /// [`take_back`](Self::take_back) undoes this call.
+    /// The caller then makes it a tombstone by [`Handle::give_up`]. That comes second, because
+    /// afterwards the engine may be gone. If it fails, [`take_back`](Self::take_back) undoes this
+    /// call.
     ///
     /// # Safety
-    /// The value that is returned goes to one of these calls next, for this handle, and if that
-    /// fails to `take_back`, for this list. The entry is of the same shard as all entries of this
-    /// list. It is in no side queue, and meanwhile nobody else uses the handle, which alone could
-    /// put it there.
+    /// If this returns true, the caller makes that call next, for this handle, and if it fails,
+    /// `take_back`, on this list. The entry is of the same shard as all entries of this list. It is
+    /// in no side queue, and meanwhile nobody else uses the handle, which alone could put it there.
     #[inline]
-    pub(super) unsafe fn push(&self, handle: &Handle) -> Option<Listed> {
+    pub(super) unsafe fn push(&self, handle: &Handle) -> bool {
         if self.len.get() == MOST {
-            return None;
+            return false;
         }
-        // SAFETY: it goes on this list, below. This thread alone takes from it, and first gives the
-        // `Listed` to the handle's next step, or to `take_back`.
-        let (entry, listed) = unsafe { Tomb::of(handle.address()) };
+        // SAFETY: it goes on this list, below. This thread alone takes from it, and makes it a
+        // tombstone first, or takes it back.
+        let entry = unsafe { Tomb::of(handle) };
         #[cfg(loom)]
         entry.set_in_use(false);
         // Loom sees this write, and so a push that comes after the exchange.
         self.list.set(Some(Tombs::put(entry, self.list.take())));
         self.len.set(self.len.get() + 1);
-        Some(listed)
+        true
     }
 
-    /// Takes the newest entry off the list again, because it did not become a tombstone.
+    /// Takes the entry of this handle off the list again, because it did not become a tombstone.
     #[cold]
-    pub(super) fn take_back(&self, listed: Listed) {
-        let entry = self.take().filter(|entry| listed.is_of_tomb(entry));
+    pub(super) fn take_back(&self, handle: &Handle) {
+        let entry = self.take().filter(|entry| entry.is_of(handle));
         let _entry = entry.expect("the newest of this list is the one that was listed");
         #[cfg(loom)]
         _entry.set_in_use(true);
@@ -93,9 +92,14 @@ mod tests {
     use crate::entry::Entry;
 
     /// The test owns the entries, which are in no list.
-    fn push(tombstones: &Tombstones, entry: &Entry) -> Option<Listed> {
-        // SAFETY: there is no handle and no worker; the test makes and takes all of it.
-        unsafe { tombstones.push(&Handle::new(NonNull::from(entry))) }
+    fn handle(entry: &Entry) -> Handle {
+        // SAFETY: there is no worker, and no other handle; the test makes and takes all of it.
+        unsafe { Handle::new(NonNull::from(entry)) }
+    }
+
+    fn push(tombstones: &Tombstones, entry: &Entry) -> bool {
+        // SAFETY: there is no worker; the test makes and takes all of it.
+        unsafe { tombstones.push(&handle(entry)) }
     }
 
     #[test]
@@ -104,7 +108,7 @@ mod tests {
         let (tombstones, entries): (_, Vec<_>) = (Tombstones::new(), (0..=MOST).map(|_| Entry::new_free()).collect());
         assert_eq!(tombstones.take(), None);
         for _ in 0..2 {
-            let taken: Vec<_> = entries.iter().map(|entry| push(&tombstones, entry).is_some()).collect();
+            let taken: Vec<_> = entries.iter().map(|entry| push(&tombstones, entry)).collect();
             assert!(taken[..most].iter().all(|taken| *taken) && !taken[most], "no more than there is room for");
             let back = std::iter::from_fn(|| tombstones.take().map(|entry| entry.address()));
             assert!(back.eq(entries[..most].iter().rev().map(NonNull::from)));
@@ -114,9 +118,8 @@ mod tests {
     #[test]
     fn the_newest_tombstone_can_be_taken_back() {
         let (tombstones, entries) = (Tombstones::new(), [Entry::new_free(), Entry::new_free()]);
-        let listed = [&entries[0], &entries[1]].map(|entry| push(&tombstones, entry).expect("room"));
-        let [_, newest] = listed;
-        tombstones.take_back(newest);
+        assert!(entries.iter().all(|entry| push(&tombstones, entry)), "room");
+        tombstones.take_back(&handle(&entries[1]));
         let left = [tombstones.take(), tombstones.take()].map(|entry| entry.map(|entry| entry.address()));
         assert_eq!(left, [Some(NonNull::from(&entries[0])), None]);
     }

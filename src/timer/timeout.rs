@@ -168,11 +168,8 @@ impl Timeout {
     pub fn cancel_owned(self) -> bool {
         let this = ManuallyDrop::new(self);
         // SAFETY: the handle is moved out of a value that is never dropped, nor used below.
-        match Shared::give_up(unsafe { ptr::read(&raw const this.handle) }) {
-            Ok(task) => {
-                drop(task);
-                true
-            }
+        match Shared::give_up(unsafe { ptr::read(&raw const this.handle) }, true) {
+            Ok(()) => true,
             // The handle is dropped even if a destructor of the task panics here.
             Err(handle) => Self { handle }.cancel(),
         }

@@ -300,15 +300,7 @@ fn the_final_sweep_marks_entries_and_counts_handles_which_find_the_mark() {
 
 #[test]
 fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_the_engine_owns_it() {
-    let may_be = |was: Seen| {
-        let plain = Seen { deadline: was.deadline, phase: 3, handle: true, engine: true, ..Seen::of(0) };
-        was == Seen { waker: was.waker, ..plain }
-    };
-    each_look(State::may_be_tombstone, may_be);
-    each(State::leave_tombstone, |answer, was, is| {
-        let phase = if may_be(was) { 0 } else { was.phase };
-        assert_eq!((answer, is), (may_be(was), Seen { phase, ..was }), "{was:?}");
-    });
+    given_up_in_one_step(false, 3);
     // On a tombstone, with and without the engine.
     for flags in [0b100, 0b1100] {
         for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::HANDLE.and(ArmFlags::SERIES)] {
@@ -325,14 +317,19 @@ fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_
 
 #[test]
 fn only_a_pending_entry_of_one_handle_that_is_not_linked_is_cancelled_and_given_up_in_one_step() {
+    given_up_in_one_step(true, 1);
+}
+
+/// Checks that only an entry in this phase is, of one handle and the engine, and in no slot.
+fn given_up_in_one_step(cancels: bool, phase: u64) {
     let may_be = |was: Seen| {
-        let plain = Seen { deadline: was.deadline, phase: 1, handle: true, engine: true, ..Seen::of(0) };
+        let plain = Seen { deadline: was.deadline, phase, handle: true, engine: true, ..Seen::of(0) };
         was == Seen { waker: was.waker, ..plain }
     };
-    each_look(|state| state.may_be_given_up().is_some(), may_be);
+    each_look(|state| state.may_be_given_up(cancels).is_some(), may_be);
     for is_listed in [true, false] {
         each(
-            |state| state.may_be_given_up().is_some_and(|seen| state.give_up(seen, is_listed)),
+            |state| state.may_be_given_up(cancels).is_some_and(|seen| state.give_up(seen, is_listed)),
             |answer, was, is| {
                 let given_up =
                     if is_listed { Seen { phase: 0, ..was } } else { Seen { phase: 3, handle: false, ..was } };
