@@ -406,18 +406,11 @@ impl State {
     #[inline]
     pub(crate) fn engine_lets_go(&self) -> EngineGone {
         // Acquire, both: pairs with the release of the owner that gave the entry up last.
-        let mut word = self.0.load(Ordering::Acquire);
-        loop {
-            if phase_of(word) == PENDING {
-                return EngineGone::NotYet;
-            }
-            if is_engines_alone(word) {
-                return EngineGone::Last;
-            }
-            match self.0.compare_exchange_weak(word, word & !ENGINE, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return EngineGone::OthersOwn,
-                Err(now) => word = now,
-            }
+        let gone = |word| (phase_of(word) != PENDING && !is_engines_alone(word)).then_some(word & !ENGINE);
+        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, gone) {
+            Ok(_) => EngineGone::OthersOwn,
+            Err(word) if phase_of(word) == PENDING => EngineGone::NotYet,
+            Err(_) => EngineGone::Last,
         }
     }
 
@@ -427,17 +420,8 @@ impl State {
     #[inline]
     pub(in crate::entry) fn queue_lets_go(&self) -> bool {
         // Acquire, both: pairs with the release of the handle that has gone.
-        let mut word = self.0.load(Ordering::Acquire);
-        loop {
-            if word & HANDLE == 0 {
-                return true;
-            }
-            let gone = word & !(ENGINE | QUEUED | LINKED);
-            match self.0.compare_exchange_weak(word, gone, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return false,
-                Err(now) => word = now,
-            }
-        }
+        let gone = |word| (word & HANDLE != 0).then_some(word & !(ENGINE | QUEUED | LINKED));
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, gone).is_err()
     }
 
     /// Gives up the handle's ownership.
@@ -445,16 +429,11 @@ impl State {
     pub(in crate::entry) fn handle_lets_go(&self) -> HandleGone {
         // Acquire: if the other owners have gone, the last owner, which is going to reuse the
         // entry, must see what they did to it.
-        let mut word = self.0.load(Ordering::Acquire);
-        loop {
-            if word & (ENGINE | QUEUED) == 0 {
-                return HandleGone::Last;
-            }
-            match self.0.compare_exchange_weak(word, word & !HANDLE, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) if word & ORPHAN != 0 => return HandleGone::Orphan,
-                Ok(_) => return HandleGone::OthersOwn,
-                Err(now) => word = now,
-            }
+        let gone = |word| (word & (ENGINE | QUEUED) != 0).then_some(word & !HANDLE);
+        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, gone) {
+            Ok(word) if word & ORPHAN != 0 => HandleGone::Orphan,
+            Ok(_) => HandleGone::OthersOwn,
+            Err(_) => HandleGone::Last,
         }
     }
 

@@ -36,20 +36,12 @@ impl State {
     /// back, and pushes the entry next. The deadline is `next`, unless a reset has set another one
     /// since the run began. Returns false, and changes nothing, if the timeout was cancelled.
     pub(crate) fn rearm(&self, next: Subtick) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if phase_of(word) == CANCELLED {
-                // Acquire: pairs with the release of the cancel.
-                self.0.load(Ordering::Acquire);
-                return false;
-            }
+        let armed = |word| {
             let deadline = if word & MOVED != 0 { deadline_in(word) } else { next };
-            let armed = pack(deadline, (word & OWNERS) | SERIES | PENDING);
-            match self.0.compare_exchange_weak(word, armed, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
+            (phase_of(word) != CANCELLED).then(|| pack(deadline, (word & OWNERS) | SERIES | PENDING))
+        };
+        // Acquire, also if it fails: pairs with the release of the cancel.
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, armed).is_ok()
     }
 
     /// Begins to end a periodic timeout after its last run. Only its runner calls this. Returns
