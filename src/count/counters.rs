@@ -62,29 +62,34 @@ impl Counts {
     }
 }
 
-/// What a shard's worker has done. The worker is the only writer.
+/// What a shard's worker has done. The worker is the only writer. In this order a turn writes one
+/// cache line if it only fires, and two if it also takes in.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Counters {
-    /// Entries taken out of the inbox, including cancelled ones.
-    pub(crate) transferred: Counter,
-    /// One-shot timeouts that the worker fired itself, and futures.
-    pub(crate) fired: Counter,
-    /// Entries that were linked again because their deadline had been moved.
-    pub(crate) relinked: Counter,
-    pub(crate) cascaded: Counter,
-    /// Timeouts that a shutdown returned.
-    pub(crate) returned: Counter,
     pub(crate) turns: Counter,
-    /// Arrivals that were turned round, before they are linked.
-    pub(crate) turned_round: Counter,
     /// Turns that left entries for the next turn.
     pub(crate) over_budget: Counter,
-    /// Cancelled entries that the worker has freed.
-    pub(crate) collected: Counter,
+    /// When the last turn began, in nanoseconds of the engine's time, plus one; 0 before the first.
+    pub(crate) last_turn: Shown,
+    /// When a driver has to turn the shard again, in nanoseconds of the engine's time. A worker
+    /// says that when it goes to sleep.
+    pub(crate) next_turn: Shown,
     /// Returns from a park.
     pub(crate) wakeups: Counter,
-    /// Turns that panicked, after which the worker went on.
-    pub(crate) panicked_turns: Counter,
+    /// One-shot timeouts that the worker fired itself, and futures.
+    pub(crate) fired: Counter,
+    /// Entries in the wheel.
+    pub(crate) linked: Counter,
+    pub(crate) cascaded: Counter,
+    /// Entries taken out of the inbox, including cancelled ones.
+    pub(crate) transferred: Counter,
+    /// Arrivals that were turned round, before they are linked.
+    pub(crate) turned_round: Counter,
+    /// Entries that were linked again because their deadline had been moved.
+    pub(crate) relinked: Counter,
+    /// Cancelled entries that the worker has freed.
+    pub(crate) collected: Counter,
     /// The length of the inbox when the worker last took it. 0 once the worker has gone through all
     /// of those entries.
     pub(crate) backlog: Counter,
@@ -95,13 +100,10 @@ pub(crate) struct Counters {
     /// The share of cancelled entries among those last taken out of the inbox: how many
     /// of [`WHOLE`].
     pub(crate) cancelled_share: Counter,
-    /// Entries in the wheel.
-    pub(crate) linked: Counter,
-    /// When the last turn began, in nanoseconds of the engine's time, plus one; 0 before the first.
-    pub(crate) last_turn: Shown,
-    /// When a driver has to turn the shard again, in nanoseconds of the engine's time. A worker
-    /// says that when it goes to sleep.
-    pub(crate) next_turn: Shown,
+    /// Timeouts that a shutdown returned.
+    pub(crate) returned: Counter,
+    /// Turns that panicked, after which the worker went on.
+    pub(crate) panicked_turns: Counter,
     /// The core that the worker is pinned to, plus one; 0 if it is not pinned.
     pub(crate) pinned_to: Shown,
 }

@@ -84,7 +84,7 @@ impl Schedule {
         matches!(self, Self::FixedRate { period: Duration::ZERO, .. } | Self::FixedDelay(Duration::ZERO))
     }
 
-    /// Returns when a run is due that follows the one due at `due_ns` and ended at `now_ns`, both in
+    /// Returns when a run is due that follows the one due at `due_ns` and ended at `now_ns`, by
     /// the engine's time. `said` is the delay that the task has asked for, if it says when.
     fn next_ns(self, said: Duration, due_ns: u64, now_ns: u64) -> u64 {
         match self {
