@@ -19,7 +19,6 @@ pub(crate) fn tables_fit() -> bool {
 
 #[cfg(not(loom))]
 mod packed {
-    use std::fmt;
     use std::num::NonZeroU16;
 
     use crate::entry::linked::ADDRESS_BITS;
@@ -35,6 +34,7 @@ mod packed {
     /// An atomic, because the two have owners of their own: a handle reads its home while the
     /// runner of a periodic timeout puts the task back. One thread at a time writes, the owner of
     /// the task, and it leaves the home as it is.
+    #[derive(Debug)]
     #[repr(transparent)]
     pub(in crate::entry) struct TableAndHome(AtomicPtr<TaskVTable>);
 
@@ -70,12 +70,6 @@ mod packed {
                 (address << HOME_BITS) | usize::from(home)
             };
             self.0.store(std::ptr::from_ref(table).cast_mut().map_addr(pack), Ordering::Relaxed);
-        }
-    }
-
-    impl fmt::Debug for TableAndHome {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("TableAndHome").field("home", &self.home()).finish_non_exhaustive()
         }
     }
 }
