@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
-use crate::entry::{Handle, LastHandle, Orphan};
+use crate::entry::{Handle, HandleGone};
 use crate::shard::{EngineAddress, Number, Remote};
 use crate::sync::Ordering;
 use crate::thread::{LocalRefs, ShardedRef, ThreadState};
@@ -195,7 +195,12 @@ impl Shared {
     #[inline]
     pub(crate) fn drop_handle(handle: Handle) {
         let Err(handle) = Self::give_up(handle, false) else { return };
-        if let Some(orphan) = handle.let_go().unwrap_or_else(Self::free_entry) {
+        let orphan = match handle.let_go() {
+            HandleGone::OthersOwn => None,
+            HandleGone::Last => Self::free_entry(handle),
+            HandleGone::Orphan => Some(handle),
+        };
+        if let Some(orphan) = orphan {
             let shared = Shared::ptr_of_remote(Remote::at(orphan.home()));
             // SAFETY: 1. The final sweep counted this handle, which is subtracted here, once. The
             // arena is there until then. 2. If it was the last one, nobody else uses the engine.
@@ -239,7 +244,7 @@ impl Shared {
     /// Gives back an entry whose last owner is a handle. Returns the handle if the engine is gone
     /// and its final sweep counted it.
     #[inline]
-    fn free_entry(handle: LastHandle) -> Option<Orphan> {
+    fn free_entry(handle: Handle) -> Option<Handle> {
         if !handle.is_orphan() {
             let shared = Shared::of_remote(Remote::at(handle.home()));
             match shared.thread_state() {
@@ -261,7 +266,7 @@ impl Shared {
     /// between, so that the engine is not freed. If it can't become an owner, the engine is about
     /// to end, and the entry goes with the arena.
     #[cold]
-    fn free_entry_in_teardown(handle: LastHandle) -> Option<Orphan> {
+    fn free_entry_in_teardown(handle: Handle) -> Option<Handle> {
         let owner = Self::owner_if_any(Remote::at(handle.home()));
         // SAFETY: nobody finds the entry before it is put below, after it is marked. It is not used
         // if this thread does not own the engine.

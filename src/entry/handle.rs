@@ -1,9 +1,10 @@
 //! Ownership of an entry by its user, as a value. The step that ends it takes it by value.
 
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use super::{Cancel, Entry, HandleGone, Home, Queued, Reset, Snapshot, Sole};
+use super::{Cancel, Entry, HandleGone, Home, Queued, Reset, Sole};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -27,13 +28,6 @@ impl Handle {
     }
 
     #[inline]
-    fn entry(&self) -> &Entry {
-        // SAFETY: this value is an owner of the entry, which keeps it alive. All fields have
-        // interior mutability, so shared references never conflict.
-        unsafe { self.0.as_ref() }
-    }
-
-    #[inline]
     pub(crate) fn address(&self) -> NonNull<Entry> {
         self.0
     }
@@ -42,25 +36,14 @@ impl Handle {
     #[inline]
     pub(crate) fn home(&self) -> Home<'_> {
         // SAFETY: whoever made this value has armed the entry, and so given it a home.
-        unsafe { self.entry().home().unwrap_unchecked() }
-    }
-
-    /// Returns the word as it is at this moment.
-    #[inline]
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        self.entry().snapshot()
-    }
-
-    #[inline]
-    pub(crate) fn deadline(&self) -> Subtick {
-        self.entry().state.deadline()
+        unsafe { Entry::home(self).unwrap_unchecked() }
     }
 
     /// Cancels the timeout. Returns its task, or `None` if it is too late. If QUEUED is the
     /// caller's then, `push` pushes the entry to the cancelled queue of its shard.
     #[inline]
     pub(crate) fn cancel<'h>(&'h self, push: impl FnOnce(Queued<'h>)) -> Option<CancelledTask<'h>> {
-        match self.entry().state.cancel() {
+        match self.state.cancel() {
             Cancel::TooLate => return None,
             Cancel::WonRunning => return Some(CancelledTask(None)),
             Cancel::Won => {}
@@ -74,7 +57,7 @@ impl Handle {
     /// then, `push` pushes the entry to the moved queue of its shard.
     #[inline]
     pub(crate) fn reset<'h>(&'h self, deadline: Subtick, push: impl FnOnce(Queued<'h>)) -> Reset {
-        let reset = self.entry().state.reset(deadline);
+        let reset = self.state.reset(deadline);
         if reset == Reset::EarlierQueued {
             // SAFETY: the reset has set QUEUED. The value borrows the handle.
             push(unsafe { Queued::new(self.0) });
@@ -93,7 +76,7 @@ impl Handle {
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
         // So it is not another waker that has since got the same address.
         // SAFETY: the caller says so.
-        self.snapshot().is_pending() && unsafe { self.entry().wakes_the_same(waker) || self.change(waker) }
+        self.snapshot().is_pending() && unsafe { self.wakes_the_same(waker) || self.change(waker) }
     }
 
     /// # Safety
@@ -102,14 +85,14 @@ impl Handle {
     unsafe fn change(&self, waker: &Waker) -> bool {
         // Cloning runs user code, which may panic, so it comes first.
         let waker = waker.clone();
-        if !self.entry().state.begin_change() {
+        if !self.state.begin_change() {
             return false;
         }
         // SAFETY: the caller is the future, and has begun to change it.
-        let before = unsafe { self.entry().replace_waker(waker) };
-        let is_pending = self.entry().state.end_change();
+        let before = unsafe { self.replace_waker(waker) };
+        let is_pending = self.state.end_change();
         // SAFETY: the wait has ended during the change, so the waker was left to the future.
-        let left = (!is_pending).then(|| unsafe { self.entry().take_task() });
+        let left = (!is_pending).then(|| unsafe { self.take_task() });
         // Dropping runs user code, too, so it comes last.
         drop((before, left));
         is_pending
@@ -118,7 +101,7 @@ impl Handle {
     /// Returns whether the handle may be [given up](Self::give_up) by one exchange, at this moment.
     #[inline]
     pub(crate) fn may_be_given_up(&self, cancels: bool) -> bool {
-        self.entry().state.may_be_given_up(cancels).is_some()
+        self.state.may_be_given_up(cancels).is_some()
     }
 
     /// Lets go of an entry that the worker has not linked yet, by one exchange, which `cancels` the
@@ -131,7 +114,7 @@ impl Handle {
     /// the caller takes it off that.
     #[inline]
     pub(crate) unsafe fn give_up(self, cancels: bool, is_listed: bool) -> Result<(), Self> {
-        let entry = self.entry();
+        let entry = &*self;
         let Some(seen) = entry.state.may_be_given_up(cancels) else { return Err(self) };
         // SAFETY: 1. This is the handle. The word has said that the timeout is not periodic, which
         // does not change. 2. The exchange takes the entry out of PENDING after the copy was made.
@@ -145,15 +128,47 @@ impl Handle {
         Ok(())
     }
 
-    /// Gives the ownership up, unless it is the last. Returns what is left of the handle if the
-    /// arena's final sweep has counted it.
+    /// Gives the ownership up, unless it is the last.
     #[inline]
-    pub(crate) fn let_go(self) -> Result<Option<Orphan>, LastHandle> {
-        match self.entry().state.handle_lets_go() {
-            HandleGone::OthersOwn => Ok(None),
-            HandleGone::Orphan => Ok(Some(Orphan(self))),
-            HandleGone::Last => Err(LastHandle(self)),
-        }
+    pub(crate) fn let_go(&self) -> HandleGone {
+        self.state.handle_lets_go()
+    }
+
+    /// Returns whether the arena's final sweep has passed the entry, of which this is the last
+    /// owner.
+    #[inline]
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.state.is_orphan()
+    }
+
+    /// Returns the entry, for a free list.
+    ///
+    /// # Safety
+    /// The handle is the last owner: [`let_go`](Self::let_go) has said so. No other thread finds
+    /// the entry before [`free`](Self::free) has marked it, and the caller calls that next. Nor
+    /// does anybody use it afterwards if its engine may be gone.
+    #[inline]
+    pub(crate) unsafe fn to_sole(&self) -> Sole {
+        // SAFETY: the caller says so, and uses only the new value from here on, but for the mark.
+        unsafe { Sole::new(self.0) }
+    }
+
+    /// Gives the last ownership up, see [`State::free`](super::State::free). Returns the handle if
+    /// the arena's final sweep has counted it.
+    #[inline]
+    pub(crate) fn free(self) -> Option<Self> {
+        self.state.free().then_some(self)
+    }
+}
+
+impl Deref for Handle {
+    type Target = Entry;
+
+    #[inline]
+    fn deref(&self) -> &Entry {
+        // SAFETY: this value is an owner of the entry, which keeps it alive. All fields have
+        // interior mutability, so shared references never conflict.
+        unsafe { self.0.as_ref() }
     }
 }
 
@@ -169,54 +184,6 @@ impl Drop for CancelledTask<'_> {
         // late.
         // SAFETY: the call has won the cancel, and no run was under way, so the task is there. It
         // is taken here, once, and the handle, which is borrowed, keeps the entry as it is.
-        drop(self.0.map(|handle| unsafe { handle.entry().take_task() }));
-    }
-}
-
-/// A handle that is the last owner of its entry, and has not given it up yet.
-#[derive(Debug)]
-#[must_use = "the entry is lost if it is not freed"]
-pub(crate) struct LastHandle(Handle);
-
-impl LastHandle {
-    #[inline]
-    pub(crate) fn home(&self) -> Home<'_> {
-        self.0.home()
-    }
-
-    /// Returns whether the arena's final sweep has passed the entry.
-    #[inline]
-    pub(crate) fn is_orphan(&self) -> bool {
-        self.0.entry().state.is_orphan()
-    }
-
-    /// Returns the entry, for a free list.
-    ///
-    /// # Safety
-    /// No other thread finds the entry before [`free`](Self::free) has marked it, and the caller
-    /// calls that. Nor does anybody use it afterwards if its engine may be gone.
-    #[inline]
-    pub(crate) unsafe fn to_sole(&self) -> Sole {
-        // SAFETY: the handle is the last owner, and the caller uses only the new value from here
-        // on, but for the mark.
-        unsafe { Sole::new(self.0.address()) }
-    }
-
-    /// Gives the ownership up. See [`State::free`](super::State::free).
-    #[inline]
-    pub(crate) fn free(self) -> Option<Orphan> {
-        self.0.entry().state.free().then_some(Orphan(self.0))
-    }
-}
-
-/// What is left of a handle that the arena's final sweep has counted. The arena, and with it the
-/// engine's memory, stays until it is subtracted.
-#[derive(Debug)]
-#[must_use = "the engine's memory is lost if the handle is not subtracted"]
-pub(crate) struct Orphan(Handle);
-
-impl Orphan {
-    pub(crate) fn home(&self) -> Home<'_> {
-        self.0.home()
+        drop(self.0.map(|handle| unsafe { handle.take_task() }));
     }
 }

@@ -38,7 +38,7 @@ use std::ptr;
 use std::task::Waker;
 
 pub(crate) use came_up::{CameUp, Claimed};
-pub(crate) use handle::{Handle, LastHandle, Orphan};
+pub(crate) use handle::Handle;
 pub(crate) use held::{Armed, FromSlot, Held, Marked, Owned, Running, Sole, Won};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};

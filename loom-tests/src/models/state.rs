@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, EngineGone, Entry, Expire, FromQueue, Handle, Home, OutOfQueue, Queued, Reset, Token, raw,
+    ArmFlags, Cancel, EngineGone, Entry, Expire, FromQueue, Handle, HandleGone, Home, OutOfQueue, Queued, Reset, Token,
+    raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -49,14 +50,15 @@ fn pop(entry: &Entry) -> OutOfQueue {
 
 /// Lets go of the handle. If it is the last owner, the entry is used again, by `reuse`.
 fn let_go(entry: &Entry, reuse: &impl Fn(&Entry)) -> bool {
-    match handle(entry).let_go() {
-        Err(handle) => {
+    let handle = handle(entry);
+    match handle.let_go() {
+        HandleGone::Last => {
             reuse(entry);
             assert!(handle.free().is_none());
             true
         }
-        Ok(None) => false,
-        Ok(Some(_)) => panic!("no engine has ended"),
+        HandleGone::OthersOwn => false,
+        HandleGone::Orphan => panic!("no engine has ended"),
     }
 }
 
