@@ -54,7 +54,7 @@ pub(crate) use table_and_home::tables_fit;
 use task::Captures;
 pub(crate) use task::{Task, TaskInPlace, TaskPlace};
 pub(crate) use token::{Stacked, Token};
-pub(crate) use tomb::{Tomb, Tombs};
+pub(crate) use tomb::Tomb;
 pub(crate) use won::EndedEarly;
 pub(crate) use work::Work;
 

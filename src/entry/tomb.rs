@@ -7,7 +7,8 @@ use super::work::Work;
 use super::{ArmFlags, Armed, Entry, Handle};
 use crate::time::Subtick;
 
-/// A tombstone, and the producer's ownership of it. Not `Send`: it belongs to one thread.
+/// A tombstone, and the producer's ownership of it. Or the first of a list of them. Not `Send`: it
+/// belongs to one thread.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the entry is lost if it is not revived"]
 #[repr(transparent)]
@@ -56,6 +57,20 @@ impl Tomb {
         Err(Armed::of(self.0))
     }
 
+    /// Puts it before others, through which a list of them is linked. It then stands for the list.
+    #[inline]
+    pub(crate) fn before(self, others: Option<Self>) -> Self {
+        self.entry().set_aside(others.map_or(ptr::null_mut(), |next| next.as_link()));
+        self
+    }
+
+    /// Takes it off the others of its list.
+    #[inline]
+    pub(crate) fn split(self) -> (Self, Option<Self>) {
+        let others = NonNull::new(self.entry().aside()).map(Self);
+        (self, others)
+    }
+
     /// Recorded for the models.
     #[cfg(loom)]
     pub(crate) fn set_in_use(&self, in_use: bool) {
@@ -65,27 +80,5 @@ impl Tomb {
     #[cfg(all(test, not(loom)))]
     pub(crate) fn address(&self) -> NonNull<Entry> {
         self.0
-    }
-}
-
-/// A list of tombstones, linked through their entries.
-#[derive(Debug)]
-#[repr(transparent)]
-pub(crate) struct Tombs(Tomb);
-
-impl Tombs {
-    /// Puts a tombstone before others.
-    #[inline]
-    pub(crate) fn put(first: Tomb, others: Option<Tombs>) -> Self {
-        let link = others.map_or(ptr::null_mut(), |Tombs(next)| next.0.as_ptr());
-        first.entry().set_aside(link);
-        Self(first)
-    }
-
-    /// Takes the first one off the others.
-    #[inline]
-    pub(crate) fn take(self) -> (Tomb, Option<Tombs>) {
-        let link = self.0.entry().aside();
-        (self.0, NonNull::new(link).map(|next| Tombs(Tomb(next))))
     }
 }

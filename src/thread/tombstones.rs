@@ -15,7 +15,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use crate::entry::{Handle, Tomb, Tombs};
+use crate::entry::{Handle, Tomb};
 
 /// How many tombstones a thread keeps per engine: 4 KiB. A thread that cancels more at a time gives
 /// up the rest in the usual way.
@@ -23,7 +23,7 @@ const MOST: u16 = if cfg!(loom) { 2 } else { 64 };
 
 /// One producer's tombstones, all of one shard. The newest comes first, because it is in the cache.
 pub(super) struct Tombstones {
-    list: Cell<Option<Tombs>>,
+    list: Cell<Option<Tomb>>,
     len: Cell<u16>,
 }
 
@@ -54,7 +54,7 @@ impl Tombstones {
         #[cfg(loom)]
         entry.set_in_use(false);
         // Loom sees this write, and so a push that comes after the exchange.
-        self.list.set(Some(Tombs::put(entry, self.list.take())));
+        self.list.set(Some(entry.before(self.list.take())));
         self.len.set(self.len.get() + 1);
         true
     }
@@ -71,7 +71,7 @@ impl Tombstones {
     /// Returns the newest tombstone: the caller's to revive.
     #[inline]
     pub(super) fn take(&self) -> Option<Tomb> {
-        let (newest, others) = self.list.take()?.take();
+        let (newest, others) = self.list.take()?.split();
         self.list.set(others);
         self.len.set(self.len.get() - 1);
         Some(newest)
