@@ -88,7 +88,7 @@ mod tests {
     fn push(inbox: &Inbox, entry: &Entry) -> Option<[bool; 2]> {
         // SAFETY: the test owns the entry and pushes it once.
         let entry = unsafe { Owned::new(NonNull::from(entry)) };
-        inbox.push(&entry).ok().map(|pushed| [pushed.is_asleep(), pushed.is_deep()])
+        inbox.push(&entry).map(|pushed| [pushed.is_asleep(), pushed.is_deep()])
     }
 
     fn drain(mut taken: Taken<Owned>) -> Vec<*const Entry> {

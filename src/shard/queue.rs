@@ -59,10 +59,6 @@ fn deeper_by(tags: usize, len: usize) -> usize {
     }
 }
 
-/// The queue was closed; the entry is still the caller's.
-#[derive(Debug)]
-pub(crate) struct Closed;
-
 /// What a push has made of the tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pushed(usize);
@@ -104,8 +100,8 @@ impl<T: Stacked> Queue<T> {
     }
 
     /// Pushes `len` entries, linked to each other from the first on. `put_below` links the last one
-    /// to what is below. One exchange pushes all of them, or none. What is pushed is such a value,
-    /// or as good as one once it is in.
+    /// to what is below. One exchange pushes all of them, or none if the queue is closed. What is
+    /// pushed is such a value, or as good as one once it is in.
     ///
     /// The release half of the exchange publishes the entries to the worker's swap in
     /// [`take`](Self::take). Each push is a read-modify-write, so it continues the release
@@ -113,20 +109,20 @@ impl<T: Stacked> Queue<T> {
     /// half pairs with [`fall_asleep`](Queue::fall_asleep): a push that reads ASLEEP
     /// then reads a `wake_at` at least as new as the one that was stored before it.
     #[inline]
-    fn push_linked(&self, first: Link, len: usize, mut put_below: impl FnMut(Link)) -> Result<Pushed, Closed> {
+    fn push_linked(&self, first: Link, len: usize, mut put_below: impl FnMut(Link)) -> Option<Pushed> {
         debug_assert_eq!(first.addr() & ADDRESS, first.addr(), "an address of up to 48 bits, 64-aligned");
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head.addr() & CLOSED != 0 {
                 // A closed queue stays closed.
-                return Err(Closed);
+                return None;
             }
             put_below(address_of(head));
             let tags = deeper_by(head.addr() & (ASLEEP | DEPTH), len);
             // The address leaves their bits free, so a sum is as good as an or, and cheaper.
             let new = first.wrapping_byte_add(tags);
             match self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Ok(Pushed(tags)),
+                Ok(_) => return Some(Pushed(tags)),
                 Err(now) => head = now,
             }
         }
@@ -178,9 +174,9 @@ impl<T: Stacked> Queue<T> {
 }
 
 impl Queue<Owned> {
-    /// Pushes one entry. It is the queue's then, unless that is closed.
+    /// Pushes one entry. It is the queue's then, unless that is closed: then this returns `None`.
     #[inline]
-    pub(super) fn push<S>(&self, entry: &Held<S>) -> Result<Pushed, Closed> {
+    pub(super) fn push<S>(&self, entry: &Held<S>) -> Option<Pushed> {
         self.push_linked(entry.as_link(), 1, |below| entry.set_next(below))
     }
 
@@ -188,7 +184,7 @@ impl Queue<Owned> {
     pub(super) fn push_chain<S>(&self, mut chain: Chain<Held<S>>) -> Result<Pushed, Chain<Held<S>>> {
         let Some(first) = chain.as_link() else { return Ok(Pushed::default()) };
         let len = chain.len();
-        self.push_linked(first, len, |below| chain.set_end(below)).map_err(|Closed| chain)
+        self.push_linked(first, len, |below| chain.set_end(below)).ok_or(chain)
     }
 }
 
@@ -204,7 +200,7 @@ impl SideQueue {
     /// or is about to, without looking at this queue.
     #[inline]
     pub(super) fn push<'h>(&self, entry: Queued<'h>) -> Result<Pushed, Queued<'h>> {
-        self.push_linked(entry.as_link(), 1, |below| entry.set_below(below)).map_err(|Closed| entry)
+        self.push_linked(entry.as_link(), 1, |below| entry.set_below(below)).ok_or(entry)
     }
 }
 

@@ -207,7 +207,7 @@ impl Remote {
         timeline: &Timeline,
     ) -> Result<(), Armed<W>> {
         debug_assert!(self.is_home_of(&entry), "an entry goes to its own shard");
-        let Ok(pushed) = self.inbox.push(&entry) else { return Err(entry) };
+        let Some(pushed) = self.inbox.push(&entry) else { return Err(entry) };
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Remote {
     pub(crate) unsafe fn push_again(&self, entry: Marked, timeline: &Timeline) -> Result<(), Marked> {
         assert!(self.is_home_of(&entry), "an entry goes to its own shard");
         let address = entry.as_link();
-        let Ok(pushed) = self.inbox.push(&entry) else { return Err(entry) };
+        let Some(pushed) = self.inbox.push(&entry) else { return Err(entry) };
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
         let deadline = unsafe { (*address).deadline() };
