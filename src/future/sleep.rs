@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::EngineRef;
 use crate::time::{Subtick, Timeline};
-use crate::timer::{Alarm, Refusal, Ring};
+use crate::timer::{Refusal, Shard, TimeoutGuard, Timer};
 
 /// A future that is ready when its deadline has come. Only a shutdown makes it ready before.
 /// [`Timer::sleep`](crate::Timer::sleep) and [`Timer::sleep_until`](crate::Timer::sleep_until) make
@@ -61,8 +61,8 @@ use crate::timer::{Alarm, Refusal, Ring};
 /// ```
 #[must_use = "a Sleep does nothing unless it is awaited or polled"]
 pub struct Sleep {
-    /// Stands before the reference, so that it is dropped first: the last future cancels its alarm,
-    /// and then the engine ends.
+    /// Stands before the reference, so that it is dropped first: the last future cancels its
+    /// timeout, and then the engine ends.
     stage: Stage,
     engine_ref: EngineRef,
     deadline: Subtick,
@@ -73,9 +73,10 @@ pub struct Sleep {
 /// How far the future has come.
 enum Stage {
     New,
-    Set(Alarm),
-    /// On the global engine, because its own has been shut down.
-    SetElsewhere(Alarm),
+    /// Its timeout's task is the waker.
+    Set(TimeoutGuard),
+    /// On the global engine, because its own has been shut down, or belongs to the parent process.
+    SetElsewhere(TimeoutGuard),
     Elapsed {
         by_shutdown: bool,
     },
@@ -98,7 +99,7 @@ impl Sleep {
     pub fn is_elapsed(&self) -> bool {
         match &self.stage {
             Stage::New | Stage::SetElsewhere(_) => false,
-            Stage::Set(alarm) => alarm.has_rung(),
+            Stage::Set(timeout) => !timeout.is_pending(),
             Stage::Elapsed { .. } => true,
         }
     }
@@ -157,12 +158,13 @@ impl Sleep {
     fn move_to(&mut self, deadline: Subtick, may_have_come: bool) {
         self.has_moved |= may_have_come;
         self.deadline = deadline;
-        if matches!(&self.stage, Stage::Set(alarm) if alarm.move_to(deadline)) {
-            return;
-        }
-        let elsewhere = |alarm: &Alarm| alarm.move_elsewhere(self.timeline().until(deadline));
-        if !matches!(&self.stage, Stage::SetElsewhere(alarm) if elsewhere(alarm)) {
-            // The alarm has rung. If it rang just now, the task is woken, and polls this again.
+        let is_moved = match &self.stage {
+            Stage::Set(timeout) => timeout.reset_to(deadline),
+            Stage::SetElsewhere(timeout) => timeout.reset_to(self.deadline_on(timeout.shared().timeline())),
+            Stage::New | Stage::Elapsed { .. } => false,
+        };
+        if !is_moved {
+            // It is over. If it ended just now, the task is woken, and polls this again.
             self.stage = Stage::New;
         }
     }
@@ -177,21 +179,29 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        match &mut this.stage {
+        // SAFETY: it is called below with this future's own timeouts, whose tasks are wakers. The
+        // exclusive reference says that one thread polls them, and that none cancels them.
+        let watch = |timeout: &TimeoutGuard| unsafe { timeout.handle.watch(context.waker()) };
+        match &this.stage {
             Stage::New => {}
-            Stage::Set(alarm) => match alarm.poll(context.waker()) {
-                // The waker is set by now, so it is woken if the deadline comes after this look.
-                Ring::NotYet if !std::mem::take(&mut this.has_moved) || !this.has_come() => return Poll::Pending,
-                // The clock is read only if a shutdown may have rung it.
-                Ring::Rang => return this.be_ready(false),
-                Ring::Ended => return this.be_ready(!this.has_come()),
-                Ring::NotYet | Ring::Never => {}
-            },
-            Stage::SetElsewhere(alarm) => match alarm.poll(context.waker()) {
-                Ring::NotYet => return Poll::Pending,
-                // The clock of its own engine decides, not that of the global one.
-                Ring::Rang | Ring::Ended | Ring::Never => {}
-            },
+            Stage::Set(timeout) if watch(timeout) => {
+                // In a forked child no worker and no driver will wake it. Otherwise the waker is
+                // set by now, so it is woken if the deadline comes after this look.
+                let is_forked = this.engine_ref.shared().is_forked();
+                if !is_forked && (!std::mem::take(&mut this.has_moved) || !this.has_come()) {
+                    return Poll::Pending;
+                }
+            }
+            Stage::Set(timeout) => {
+                // A cancelled one was ended by a shutdown, and one that has expired perhaps. The
+                // clock is read only then.
+                let may_be_early = !timeout.is_expired() || timeout.remote().is_closed();
+                let by_shutdown = may_be_early && !this.has_come();
+                return this.be_ready(by_shutdown);
+            }
+            Stage::SetElsewhere(timeout) if watch(timeout) && !timeout.shared().is_forked() => return Poll::Pending,
+            // The clock of its own engine decides, not that of the global one.
+            Stage::SetElsewhere(_) => {}
             Stage::Elapsed { .. } => return Poll::Ready(()),
         }
         if this.has_come() {
@@ -211,8 +221,9 @@ impl Sleep {
 
     #[inline(always)]
     fn set(&mut self, waker: &Waker) -> Poll<()> {
-        match Alarm::set(self.engine_ref.shared(), self.deadline, waker) {
-            Ok(alarm) => self.stage = Stage::Set(alarm),
+        let submitted = Shard::home(self.engine_ref.shared()).submit(self.deadline, waker.clone());
+        match submitted.map_err(|refused| refused.kind()) {
+            Ok(timeout) => self.stage = Stage::Set(timeout.cancel_on_drop()),
             // Either may pass.
             Err(Refusal::Full | Refusal::OutOfMemory) => waker.wake_by_ref(),
             // Only a periodic timeout is refused for a zero period.
@@ -235,10 +246,22 @@ impl Sleep {
     #[cold]
     fn set_elsewhere(&mut self, waker: &Waker) {
         self.stage = Stage::New;
-        match Alarm::set_elsewhere(self.timeline().until(self.deadline), waker) {
-            Some(alarm) => self.stage = Stage::SetElsewhere(alarm),
+        // In a model no thread may outlive it, so it has no global engine.
+        let global = if cfg!(loom) { None } else { Timer::try_global() };
+        let submit =
+            |global: &Timer| global.home_shard().submit(self.deadline_on(global.timeline()), waker.clone()).ok();
+        match global.and_then(submit) {
+            Some(timeout) => self.stage = Stage::SetElsewhere(timeout.cancel_on_drop()),
+            // There is no room, or no memory: the global engine of this process does not end.
             None => waker.wake_by_ref(),
         }
+    }
+
+    /// Its deadline on another engine's timeline: at least one tick ahead, because a future that
+    /// looks at another engine's clock may come back again and again.
+    fn deadline_on(&self, timeline: &Timeline) -> Subtick {
+        let delay = self.timeline().until(self.deadline);
+        timeline.deadline_after(delay.max(timeline.scale().tick_duration()))
     }
 }
 

@@ -16,7 +16,6 @@ mod bulk;
 mod end;
 mod keyed;
 // In any order.
-mod alarm;
 mod build;
 mod builder;
 mod driver;
@@ -46,7 +45,6 @@ pub use stats::{ShardStats, Stats};
 pub use timeout::Timeout;
 pub use timer::Timer;
 
-pub(crate) use alarm::{Alarm, Ring};
 #[cfg(feature = "metrics")]
 pub(crate) use weak::WeakTimer;
 

@@ -97,7 +97,7 @@ fn take_back<W: Work>(refused: Armed<W>, mine: Local<'_>) -> W {
 impl<'a> Shard<'a> {
     /// The home shard of whichever thread schedules.
     #[inline]
-    pub(super) fn home(shared: &'a Shared) -> Self {
+    pub(crate) fn home(shared: &'a Shared) -> Self {
         Self { shared, remote: None }
     }
 
@@ -123,7 +123,7 @@ impl<'a> Shard<'a> {
 
     /// Schedules one timeout with a handle.
     #[inline(always)]
-    pub(super) fn submit<W: Work>(self, deadline: Subtick, work: W) -> Result<Timeout, ScheduleError<W>> {
+    pub(crate) fn submit<W: Work>(self, deadline: Subtick, work: W) -> Result<Timeout, ScheduleError<W>> {
         let entry = self.submit_as(ArmFlags::HANDLE, deadline, work)?;
         // SAFETY: the entry was just armed with a handle. This makes it, once.
         Ok(unsafe { Timeout::new(entry) })

@@ -50,7 +50,7 @@ use crate::time::{Subtick, Timeline, UpperBound};
 #[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more; \
               write `let _ =` for that, or use `schedule_detached` for a task that runs once"]
 pub struct Timeout {
-    pub(super) handle: Handle,
+    pub(crate) handle: Handle,
 }
 
 const _: () = assert!(size_of::<Option<Timeout>>() == size_of::<usize>());
@@ -65,11 +65,11 @@ impl Timeout {
         Self { handle: unsafe { Handle::new(entry) } }
     }
 
-    pub(super) fn remote(&self) -> &Remote {
+    pub(crate) fn remote(&self) -> &Remote {
         Remote::at(self.handle.home())
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         Shared::of_remote(self.remote())
     }
 
@@ -252,7 +252,7 @@ impl Timeout {
         self.reset_by(|timeline| timeline.deadline_at(deadline))
     }
 
-    pub(super) fn reset_to(&self, deadline: Subtick) -> bool {
+    pub(crate) fn reset_to(&self, deadline: Subtick) -> bool {
         self.reset_by(|_| deadline)
     }
 

@@ -8,6 +8,8 @@ use super::builder::Builder;
 use super::engine::{Engine, Owner};
 use super::error::BuildError;
 use super::schedule::Shard;
+use crate::engine::EngineRef;
+use crate::time::Timeline;
 
 /// A timer engine: schedule a timeout, reset it, cancel it, from any thread.
 ///
@@ -83,7 +85,7 @@ impl Timer {
     /// Returns how long a tick is. It neither blocks nor allocates.
     #[must_use]
     pub fn tick_duration(&self) -> Duration {
-        self.engine.shared.timeline().scale().tick_duration()
+        self.timeline().scale().tick_duration()
     }
 
     /// Returns the number of the last tick that has come, by the engine's clock. The first tick is
@@ -92,7 +94,7 @@ impl Timer {
     /// The call reads the clock, and does not allocate.
     #[must_use]
     pub fn current_tick(&self) -> u64 {
-        let timeline = self.engine.shared.timeline();
+        let timeline = self.timeline();
         timeline.scale().last_tick(timeline.current())
     }
 
@@ -122,7 +124,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.engine.shared.timeline().now()
+        self.timeline().now()
     }
 
     /// Gives memory that no timeout uses back to the system, and returns how many bytes. Use it
@@ -164,8 +166,19 @@ impl Timer {
     }
 
     #[inline]
-    pub(super) fn home_shard(&self) -> Shard<'_> {
+    pub(crate) fn home_shard(&self) -> Shard<'_> {
         Shard::home(&self.engine.shared)
+    }
+
+    /// The engine's time.
+    pub(crate) fn timeline(&self) -> &Timeline {
+        self.engine.shared.timeline()
+    }
+
+    /// A counted reference to the engine, which a future holds.
+    pub(crate) fn engine_ref(&self) -> EngineRef {
+        // SAFETY: this is a timer of the engine.
+        unsafe { self.engine.shared.engine_ref() }
     }
 }
 
