@@ -10,8 +10,7 @@ use super::{Entry, Link};
 
 /// The engine's ownership of one entry, which is in no list, so its link `next` is the holder's.
 /// `S` says what else holds for the entry, and so which steps may follow. The step that ends that
-/// takes the value. There is never more than one for an entry. What came out of a slot or a side
-/// queue is one only after a look.
+/// takes the value. There is never more than one for an entry.
 #[must_use = "the entry is lost if no step takes it over"]
 #[repr(transparent)]
 pub(crate) struct Held<S>(NonNull<Entry>, PhantomData<S>);
@@ -38,9 +37,9 @@ pub(crate) type Sole = Held<is::Sole>;
 /// It was armed with a `W`, and nobody but its holder has seen it since.
 pub(crate) type Armed<W> = Held<is::Armed<W>>;
 
-/// The worker has taken it out of its slot, because its time has come up. Whose it is, its word
-/// says. If it was cancelled meanwhile, the cancelled queue or the moved queue brings it. It may go
-/// back into the wheel that it came out of.
+/// The worker has taken it out of its slot, because its time has come up. The state word names the
+/// owner. If it was cancelled meanwhile, the cancelled queue or the moved queue brings it. It may
+/// go back into the wheel that it came out of.
 ///
 /// No other value has this lifetime, so it can't be kept while the wheel goes on.
 pub(crate) type FromSlot<'w> = Held<is::FromSlot<'w>>;
