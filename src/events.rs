@@ -1,6 +1,6 @@
 //! Events for operators, sent to the crate `tracing` with the target `tourbillon`: too many
-//! engines; a task that panicked; a worker that can't be started; a worker that does not get its
-//! core; a turn that took long; a shard that does not keep up; a pool whose threads are all stuck.
+//! engines; a task that panicked; a worker that can't be started; a turn that took long; a shard
+//! that does not keep up; a pool whose threads are all stuck.
 //!
 //! Without the feature `tracing` nothing is sent, and a turn costs nothing. With it, a turn costs
 //! one load while no subscriber listens, and one read of the clock while one does. The other events
