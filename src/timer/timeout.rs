@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use crate::engine::Shared;
-use crate::entry::{Entry, Handle, Reset};
+use crate::entry::{Entry, Handle, Queued, Reset};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::{Subtick, Timeline, UpperBound};
@@ -267,23 +267,26 @@ impl Timeout {
             None if shared.is_forked() => return false,
             None => shared,
         };
-        let deadline = choose(shared.timeline());
-        match self.move_to(shared, deadline) {
-            Reset::TooLate => return false,
-            Reset::Later | Reset::EarlierQueued => {}
-            Reset::Earlier => remote.ring_if_it_sleeps_past(deadline, shared.timeline()),
+        let is_moved = self.move_to(shared, choose(shared.timeline()));
+        if is_moved {
+            shared.count(remote, |counts| counts.reset.add(1));
         }
-        shared.count(remote, |counts| counts.reset.add(1));
-        true
+        is_moved
     }
 
-    /// Moves the deadline, and does not count that. After [`Reset::Earlier`] the caller wakes a
-    /// worker that sleeps past it; after [`Reset::EarlierQueued`] this call has seen to that.
+    /// Moves the deadline, and wakes a worker that sleeps past it. The caller counts the reset.
     #[inline]
-    pub(super) fn move_to(&self, shared: &Shared, deadline: Subtick) -> Reset {
-        self.handle.reset(deadline, |entry| {
+    pub(super) fn move_to(&self, shared: &Shared, deadline: Subtick) -> bool {
+        let push = |entry: Queued<'_>| {
             self.remote().push_moved(entry, || self.handle.deadline(), shared.timeline());
-        })
+        };
+        match self.handle.reset(deadline, push) {
+            Reset::TooLate => return false,
+            // What was queued has woken a worker that sleeps past it.
+            Reset::Later | Reset::EarlierQueued => {}
+            Reset::Earlier => self.remote().ring_if_it_sleeps_past(deadline, shared.timeline()),
+        }
+        true
     }
 
     /// Returns whether the timeout is pending: it has neither expired nor been cancelled. A
