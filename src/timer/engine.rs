@@ -204,10 +204,11 @@ pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Opti
 /// the futures last, as they see that the engine has ended. It needs no memory.
 pub(super) fn close_driven(shared: &SharedRef, mut shards: Vec<Core>, how: Command) {
     // If a user clock panics, nothing more is found to be due, and all is handed back.
-    if let Command::Drain(_) = how
-        && let Some(now_ns) = shared.timeline().try_now_ns()
-    {
-        let now = shared.timeline().scale().subtick_at(now_ns);
+    let now_ns = if let Command::Drain(_) = how { shared.timeline().try_now_ns() } else { None };
+    let now = now_ns.map_or(Subtick::ZERO, |now_ns| shared.timeline().scale().subtick_at(now_ns));
+    // This closes the inboxes, after the command, so that no task has any timeout accepted.
+    shards.iter_mut().for_each(|shard| while shard.sort_in(shared, now) {});
+    if now_ns.is_some() {
         shards.iter_mut().for_each(|shard| while shard.turn(shared, now, || None, run_in_turn).more {});
     }
     for shard in &mut shards {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Inline, ManualClock, PausableClock, Shutdown, ShutdownError, ThreadPool, Timeout, Timer, Unfired};
 
 use crate::common::{
-    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_counters_reconcile, built, driven, eventually, in_time,
+    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_counters_reconcile, built, driven, driven_by, eventually, in_time,
     on_workers, settle,
 };
 use crate::pauses::stoppable;
@@ -478,5 +478,23 @@ fn a_schedule_that_races_a_shutdown_of_any_kind_has_one_outcome() {
         assert_eq!(runs.total(), accepted);
         assert!((0..60_000).all(|id| runs.of(id) <= 1));
         assert_counters_reconcile(&timer.stats());
+    }
+}
+
+#[test]
+fn what_a_task_schedules_that_the_end_of_a_driven_engine_runs_is_refused_on_each_shard() {
+    for how in [Shutdown::FireNow, Shutdown::Drain(HOUR)] {
+        let ((timer, _driver, clock), refused) = (driven_by(Timer::builder().shards(2)), Arc::new(Mutex::new(vec![])));
+        for key in 0..16_u64 {
+            let (own, refused) = (timer.clone(), Arc::clone(&refused));
+            let task = move || {
+                let again = (0..16_u64).map(|key| own.shard_for(&key).schedule_detached(MS, || ()).is_err());
+                refused.lock().expect("no panic").extend(again);
+            };
+            timer.shard_for(&key).schedule_detached(MS, task).expect("accepted");
+        }
+        clock.advance(MS);
+        assert!(timer.shutdown_with(how).expect("the first").is_empty());
+        assert_eq!(*refused.lock().expect("no panic"), [true; 16 * 16], "{how:?}");
     }
 }
