@@ -47,13 +47,17 @@ impl Batch {
         self.shared.remote(self.shard)
     }
 
-    /// Takes over all futures of another batch, of the same shard.
-    #[cfg(feature = "tokio")]
+    /// Takes over all of another batch, of the same shard, with the later of both times. It may
+    /// then be larger than [`MAX_BATCH`].
     pub(crate) fn append(&mut self, other: Self) {
         assert!(self.shard == other.shard && self.shared.id() == other.shared.id(), "batches of one shard");
         match (&mut self.entries, other.entries) {
+            (Entries::Tasks(chain, due_by), Entries::Tasks(others, by)) => {
+                *due_by = by.max(*due_by);
+                chain.append(others);
+            }
             (Entries::Wakes(chain), Entries::Wakes(others)) => chain.append(others),
-            _ => panic!("a runtime only wakes futures"),
+            _ => panic!("batches of one kind"),
         }
     }
 

@@ -45,6 +45,9 @@ pub(crate) struct Core {
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.
     pub(super) wakes: Chain<Won>,
+    /// What the end of a driven engine has expired, and runs when the shards are unlocked. It is
+    /// kept here because it must need no memory.
+    held: Option<Batch>,
     /// The time of the last turn: the clock is not trusted to be monotonic.
     pub(super) now: Subtick,
     /// The latest deadline that had come when it was taken in, or is next. Until it has come, it
@@ -66,6 +69,7 @@ impl Core {
             moved: Taken::NONE,
             free: EntryCache::new(),
             wakes: Chain::new(),
+            held: None,
             now: Subtick::ZERO,
             hurried: Subtick::ZERO,
         }
@@ -148,6 +152,21 @@ impl Core {
             fire(tasks);
         }
         self.wakes = wakes;
+    }
+
+    /// Holds what `work` gives to the sink that it is called with.
+    pub(crate) fn hold(&mut self, work: impl FnOnce(&mut Self, &mut dyn FnMut(Batch))) {
+        let mut held = self.held.take();
+        work(self, &mut |batch| match &mut held {
+            Some(held) => held.append(batch),
+            none => *none = Some(batch),
+        });
+        self.held = held;
+    }
+
+    /// Returns what it holds, once.
+    pub(crate) fn take_held(&mut self) -> Option<Batch> {
+        self.held.take()
     }
 
     /// Closes the queues, and gives each entry that is left, in no list any more, to `take`. With

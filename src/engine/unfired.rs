@@ -52,6 +52,12 @@ impl UnfiredList {
         self.entries.push(entry);
     }
 
+    /// Appends all entries of another list.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        assert!(self.shared.id() == other.shared.id(), "lists of one engine");
+        self.entries.append(std::mem::take(&mut other.entries));
+    }
+
     /// Takes off the entry that was pushed first, and returns its deadline and task.
     pub(crate) fn pop(&mut self) -> Option<(Subtick, Task)> {
         let entry = self.entries.pop()?;

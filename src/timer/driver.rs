@@ -190,11 +190,9 @@ impl Driver {
         // command.
         fence(Ordering::SeqCst);
         if self.shared.remotes().iter().any(|remote| remote.is_unwanted())
-            && let Some(mut shards) = self.lock_shards()
+            && let Some(shards) = self.lock_shards()
         {
-            let taken = std::mem::take(&mut *shards);
-            drop(shards);
-            close_driven(&self.shared, taken, Command::StopAndDiscard);
+            close_driven(&self.shared, shards, Command::StopAndDiscard);
         }
     }
 
@@ -258,13 +256,15 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let Some(mut shards) = self.lock_shards() else { return };
+        let Some(shards) = self.lock_shards() else { return };
         // A shutdown that has given its command waits for this lock, and has to answer with what is
         // pending.
-        let is_ended = self.shared.remotes().iter().any(|remote| remote.is_commanded() && !remote.is_unwanted());
-        let taken = if is_ended { Vec::new() } else { std::mem::take(&mut *shards) };
-        drop(shards);
-        close_driven(&self.shared, taken, Command::StopAndDiscard);
+        if self.shared.remotes().iter().any(|remote| remote.is_commanded() && !remote.is_unwanted()) {
+            // Before the callback goes, whose captures are user values.
+            drop(shards);
+        } else {
+            close_driven(&self.shared, shards, Command::StopAndDiscard);
+        }
         // The callback may hold parts of the loop. Drop it now, and not when the last handle goes.
         let callback = lock(&self.bell).take();
         drop(callback);

@@ -8,9 +8,9 @@ use super::error::ShutdownError;
 use super::instances;
 use super::shutdown::{Shutdown, Unfired};
 use crate::engine::{Core, SharedRef, UnfiredList};
-use crate::executor::{Chosen, is_running_a_task, is_running_a_task_of, run_here, run_in_turn};
+use crate::executor::{Chosen, is_running_a_task, is_running_a_task_of, run_here};
 use crate::shard::{Command, Remote};
-use crate::sync::{AtomicU8, Mutex, Ordering, fence, lock};
+use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::{ClockListener, Follower, Subtick};
 use crate::worker::Workers;
 
@@ -88,13 +88,7 @@ impl Engine {
         UnfiredList::begin(&self.shared);
         match &self.runner {
             Runner::Workers(workers) => workers.end(&self.shared, how),
-            Runner::Driver(shards) => {
-                // Before the lock: a turn that is under way on another thread looks at it, and so
-                // does a driver that goes, which then leaves the shards to this call.
-                self.shared.remotes().iter().for_each(|remote| remote.command(how));
-                let shards = std::mem::take(&mut *lock(shards));
-                close_driven(&self.shared, shards, how);
-            }
+            Runner::Driver(shards) => end_driven(&self.shared, shards, how),
         }
         let executor = lock(&self.executor).take();
         // The workers have ended, so nobody else finds help for a batch.
@@ -199,24 +193,39 @@ pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Opti
     }
 }
 
-/// Closes shards that were taken from the driver, which does not find them any more. Runs here what
-/// the command says has to run. What is left goes to the shutdown that waits, or is dropped. Wakes
-/// the futures last, as they see that the engine has ended. It needs no memory.
-pub(super) fn close_driven(shared: &SharedRef, mut shards: Vec<Core>, how: Command) {
+/// Closes and removes all shards for a shutdown.
+fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) {
+    // Before the lock: a turn that is under way on another thread looks at it, and so does a driver
+    // that goes, which then leaves the shards to this call.
+    shared.remotes().iter().for_each(|remote| remote.command(how));
+    close_driven(shared, lock(shards), how);
+}
+
+/// Closes and removes all shards. It may have to run tasks first. It runs them here, after it has
+/// unlocked the shards, and wakes the futures that slept on them. If no shutdown waits, it drops
+/// what was pending. It needs no memory.
+pub(super) fn close_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Core>>, how: Command) {
+    let (mut shards, mut left) = (std::mem::take(&mut *locked), UnfiredList::new(shared));
     // If a user clock panics, nothing more is found to be due, and all is handed back.
-    let now_ns = if let Command::Drain(_) = how { shared.timeline().try_now_ns() } else { None };
-    let now = now_ns.map_or(Subtick::ZERO, |now_ns| shared.timeline().scale().subtick_at(now_ns));
-    // This closes the inboxes, after the command, so that no task has any timeout accepted.
-    shards.iter_mut().for_each(|shard| while shard.sort_in(shared, now) {});
-    if now_ns.is_some() {
-        shards.iter_mut().for_each(|shard| while shard.turn(shared, now, || None, run_in_turn).more {});
+    if let Command::Drain(_) = how
+        && let Some(now_ns) = shared.timeline().try_now_ns()
+    {
+        let now = shared.timeline().scale().subtick_at(now_ns);
+        for shard in &mut shards {
+            shard
+                .hold(|shard, mut sink| while shard.turn(shared, now, || None, |due| due.hand_over(&mut sink)).more {});
+        }
     }
     for shard in &mut shards {
         match how {
-            Command::StopAndFire => shard.close_and_fire(shared, &mut run_here),
-            _ => shard.close(shared).hand_in(),
+            Command::StopAndFire => shard.hold(|shard, mut sink| shard.close_and_fire(shared, &mut sink)),
+            _ => left.append(shard.close(shared)),
         }
     }
+    drop(locked);
+    // Before a waker runs, which sees that the engine has ended.
+    left.hand_in();
+    shards.iter_mut().filter_map(Core::take_held).for_each(run_here);
     shards.iter_mut().filter_map(|shard| shard.take_wakes(shared)).for_each(run_here);
 }
 
@@ -271,8 +280,9 @@ impl Drop for Engine {
                 // Pairs with the fence in `Driver::carry_out_order`. If the driver is in a turn
                 // now, it sees the command at the end of that turn.
                 fence(Ordering::SeqCst);
-                let taken = shards.try_lock().map(|mut shards| std::mem::take(&mut *shards));
-                close_driven(&self.shared, taken.unwrap_or_default(), Command::StopAndDiscard);
+                if let Ok(shards) = shards.try_lock() {
+                    close_driven(&self.shared, shards, Command::StopAndDiscard);
+                }
             }
         }
     }
