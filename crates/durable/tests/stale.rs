@@ -109,7 +109,9 @@ fn obey(store: &str) {
             "rows" => {
                 let row = |(key, _)| timers.get(key).expect("accepted").wait().expect("the server is up");
                 let rows = KEYS.map(row).into_iter().flatten();
-                let rows: Vec<_> = rows.map(|row| format!("{} {}", row.attempts, row.running)).collect();
+                let mut rows: Vec<_> = rows.map(|row| format!("{} {}", row.attempts, row.running)).collect();
+                // On a busy machine any of their leases may have been the first to end.
+                rows.sort_unstable_by(|a, b| b.cmp(a));
                 say(&rows.join(", "));
             }
             "stale" => say(&timers.stats().stale_completions.to_string()),
