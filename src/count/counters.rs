@@ -71,7 +71,7 @@ pub(crate) struct Counters {
     /// Turns that left entries for the next turn.
     pub(crate) over_budget: Counter,
     /// When the last turn began, in nanoseconds of the engine's time, plus one; 0 before the first.
-    pub(crate) last_turn: Shown,
+    last_turn: Shown,
     /// When a driver has to turn the shard again, in nanoseconds of the engine's time. A worker
     /// says that when it goes to sleep.
     pub(crate) next_turn: Shown,
@@ -106,6 +106,20 @@ pub(crate) struct Counters {
     pub(crate) panicked_turns: Counter,
     /// The core that the worker is pinned to, plus one; 0 if it is not pinned.
     pub(crate) pinned_to: Shown,
+}
+
+impl Counters {
+    /// Notes when a turn begins.
+    #[inline]
+    pub(crate) fn begin_turn(&self, now_ns: u64) {
+        self.last_turn.set(now_ns.saturating_add(1));
+    }
+
+    /// Returns when the last turn began, in nanoseconds of the engine's time, or `None` before the
+    /// first.
+    pub(crate) fn last_turn(&self) -> Option<u64> {
+        self.last_turn.get().checked_sub(1)
+    }
 }
 
 #[cfg(all(test, not(loom)))]

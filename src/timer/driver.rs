@@ -149,7 +149,7 @@ impl Driver {
         let _no_wait = NoWait::begin();
         let turn = |shard: &mut Core| {
             let remote = self.shared.remote(shard.index());
-            remote.counters.last_turn.set(now_ns.saturating_add(1));
+            remote.counters.begin_turn(now_ns);
             let now = self.shared.timeline().scale().subtick_at(now_ns);
             // Read the time again: tasks of other shards may have run since the turn began.
             let begins = || self.shared.timeline().try_now_ns().unwrap_or(now_ns);

@@ -144,7 +144,7 @@ impl ShardHealth {
         };
         let timeline = shared.timeline();
         // Read these times before the clock, so that nothing seems to have begun in the future.
-        let last_ns = remote.counters.last_turn.get().checked_sub(1);
+        let last_ns = remote.counters.last_turn();
         let began_ns = shared.running().filter(|(shard, _)| *shard == index).map(|(_, since)| since).min();
         let due_ns = match remote.sleeps_until() {
             // It sleeps, and has nothing to do until then.

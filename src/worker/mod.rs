@@ -166,7 +166,7 @@ impl Workers {
         if let Some(hook) = worker.dispatch.hooks.on_start.as_ref() {
             // The hook may keep the worker from its first turn. The worker is then behind since
             // now, or since the engine's start if the clock panics.
-            remote.counters.last_turn.set(shared.timeline().try_now_ns().unwrap_or(0).saturating_add(1));
+            remote.counters.begin_turn(shared.timeline().try_now_ns().unwrap_or(0));
             call_hook(shared, || hook(index));
         }
         while !remote.is_stopped() {
@@ -202,7 +202,7 @@ impl Workers {
         let requested = remote.turn_requested();
         let timeline = shared.timeline();
         let now_ns = timeline.now_ns();
-        remote.counters.last_turn.set(now_ns.saturating_add(1));
+        remote.counters.begin_turn(now_ns);
         let now = timeline.scale().subtick_at(now_ns);
         let before = shard.turned_to();
         // A clock of the user's may panic, which it may not do in the middle of a turn.
