@@ -2,9 +2,11 @@
 //! the engine gets the entry back.
 
 use super::check::check;
-use super::rig::{self, driven, ticks};
+use super::memory;
+use super::rig::{self, Ledger, driven, ticks};
 use crate::sync::thread;
-use crate::timer::{Driver, Timer};
+use crate::time::ManualClock;
+use crate::timer::{Driver, Timeout, Timer};
 use loom::sync::Arc;
 
 /// Asserts this, and that the arena has not grown.
@@ -93,6 +95,55 @@ fn a_cancel_races_with_a_queued_reset() {
         assert!(reset || cancelled);
         assert_all_home(&timer, &mut driver, 2);
         ledger.assert_closed(fired);
+    });
+}
+
+/// Returns an engine whose wheel has one block of cells left, which is kept for what arrives, and
+/// three timeouts with a block each. That of the last, at 9, is to move.
+fn short_of_cells(ledger: &Ledger) -> (Timer, Driver, ManualClock, [Timeout; 3]) {
+    let (timer, mut driver, clock) = driven(|b| b.ticks_per_wheel(16).capacity(4));
+    let timeouts = [5, 6, 9].map(|n| timer.schedule(ticks(n), ledger.task()).expect("open"));
+    memory::without_cells(|| driver.turn());
+    (timer, driver, clock, timeouts)
+}
+
+/// Invariant: an entry that is to move, and finds no cell where it belongs, is due all the same.
+/// Legal ends: moved in the first turn, or in the second.
+#[test]
+fn a_move_that_finds_no_cell_races_with_a_turn() {
+    check(2, |ledger| {
+        let (timer, mut driver, clock, [a, b, timeout]) = short_of_cells(&ledger);
+        let reset = thread::spawn(move || assert!(timeout.reset(ticks(1))));
+        let mut turn = || memory::without_cells(|| driver.turn());
+        assert_eq!(turn(), 0);
+        reset.join().expect("no panic");
+        clock.advance(ticks(1));
+        assert_eq!(turn(), 1);
+        assert!(a.cancel() && b.cancel());
+        drop((a, b));
+        assert_all_home(&timer, &mut driver, 4);
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: a cancel takes an entry out of the cell that it was to leave and could not.
+/// Legal ends: cancelled before it was pushed, while it was in the queue, or after the worker had
+/// left it where it was.
+#[test]
+fn a_cancel_races_with_a_move_that_finds_no_cell() {
+    check(2, |ledger| {
+        let (timer, mut driver, _clock, [a, b, timeout]) = short_of_cells(&ledger);
+        let timeout = Arc::new(timeout);
+        let theirs = Arc::clone(&timeout);
+        let reset = thread::spawn(move || theirs.reset(ticks(1)));
+        let cancel = thread::spawn(move || assert!(timeout.cancel()));
+        memory::without_cells(|| driver.turn());
+        reset.join().expect("no panic");
+        cancel.join().expect("no panic");
+        assert!(a.cancel() && b.cancel());
+        drop((a, b));
+        assert_all_home(&timer, &mut driver, 4);
+        ledger.assert_closed(0);
     });
 }
 

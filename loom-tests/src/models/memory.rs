@@ -10,6 +10,8 @@ use std::cell::Cell;
 use std::ptr;
 
 const CACHE_LINE: usize = 64;
+/// What a wheel allocates at a time: four blocks of cells.
+const CHUNK_OF_CELLS: usize = 4 * 128;
 /// Neither an index of loom's nor an address.
 const FREED: usize = 0xDEAD_DEAD_DEAD_DEAD;
 
@@ -18,6 +20,15 @@ thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
     static KEPT: Cell<*mut usize> = const { Cell::new(ptr::null_mut()) };
     static FREED_TWICE: Cell<bool> = const { Cell::new(false) };
+    static NO_CELLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does the work without memory for more cells of a wheel.
+pub(super) fn without_cells<R>(work: impl FnOnce() -> R) -> R {
+    NO_CELLS.set(true);
+    let result = work();
+    NO_CELLS.set(false);
+    result
 }
 
 struct MemoryWatch;
@@ -29,6 +40,9 @@ static WATCH: MemoryWatch = MemoryWatch;
 // later.
 unsafe impl GlobalAlloc for MemoryWatch {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if NO_CELLS.get() && layout.align() == CACHE_LINE && layout.size() == CHUNK_OF_CELLS {
+            return ptr::null_mut();
+        }
         if layout.align() >= CACHE_LINE {
             LIVE.set(LIVE.get() + 1);
         }
