@@ -1,10 +1,13 @@
-//! Ownership of an entry by its user, as a value. The step that ends it takes it by value.
+//! What a producer owns of an entry, as values: the handle of a timeout, and the tombstone that its
+//! entry may become, which `thread/tombstones.rs` keeps. The step that ends one takes it by value.
 
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-use super::{Cancel, Entry, HandleGone, Home, Queued, Reset, Sole};
+use super::list::Token;
+use super::task::Work;
+use super::{ArmFlags, Armed, Cancel, Entry, HandleGone, Home, Queued, Reset, Sole};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -185,5 +188,81 @@ impl Drop for CancelledTask<'_> {
         // SAFETY: the call has won the cancel, and no run was under way, so the task is there. It
         // is taken here, once, and the handle, which is borrowed, keeps the entry as it is.
         drop(self.0.map(|handle| unsafe { handle.take_task() }));
+    }
+}
+
+/// A tombstone, and the producer's ownership of it. Or the first of a list of them. Not `Send`: it
+/// belongs to one thread.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the entry is lost if it is not revived"]
+#[repr(transparent)]
+pub(crate) struct Tomb(NonNull<Entry>);
+
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. The list of its thread is linked by
+// `aside`, which is the producer's, also while the entry is about to become a tombstone.
+unsafe impl Token for Tomb {}
+
+impl Tomb {
+    /// Makes the tombstone that the entry of a handle is about to become.
+    ///
+    /// # Safety
+    /// The caller puts the tombstone on its thread's list. The handle's owner makes it a tombstone
+    /// next, or takes it off the list again. Until then nobody uses the tombstone. The entry is in
+    /// no side queue, and meanwhile nobody else uses the handle, which alone could put it there.
+    #[inline]
+    pub(crate) unsafe fn of(handle: &Handle) -> Self {
+        Self(handle.address())
+    }
+
+    /// Returns whether it is the entry of this handle.
+    pub(crate) fn is_of(&self, handle: &Handle) -> bool {
+        self.0 == handle.address()
+    }
+
+    /// Puts work in, and makes the entry pending again. Returns its address if it is still where
+    /// it was pushed, in the inbox or in what the worker took out of it. Otherwise the engine has
+    /// given the entry up: then it is armed, and the caller pushes it.
+    #[inline]
+    pub(crate) fn revive<W: Work>(
+        self,
+        work: W,
+        deadline: Subtick,
+        owners: ArmFlags,
+    ) -> Result<NonNull<Entry>, Armed<W>> {
+        let flags = owners.and(W::FLAGS);
+        let entry = self.entry();
+        entry.fill(None, work);
+        if entry.state.revive(deadline, flags) {
+            return Ok(self.0);
+        }
+        entry.state.arm(deadline, flags);
+        // The engine has let go of it, so it was this thread's alone. It was just armed, and is in
+        // no list.
+        Err(Armed::of(self.0))
+    }
+
+    /// Puts it before others, through which a list of them is linked. It then stands for the list.
+    #[inline]
+    pub(crate) fn before(self, others: Option<Self>) -> Self {
+        self.entry().set_aside(others.map_or(ptr::null_mut(), |next| next.as_link()));
+        self
+    }
+
+    /// Takes it off the others of its list.
+    #[inline]
+    pub(crate) fn split(self) -> (Self, Option<Self>) {
+        let others = NonNull::new(self.entry().aside()).map(Self);
+        (self, others)
+    }
+
+    /// Recorded for the models.
+    #[cfg(loom)]
+    pub(crate) fn set_in_use(&self, in_use: bool) {
+        self.entry().set_in_use(in_use);
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn address(&self) -> NonNull<Entry> {
+        self.0
     }
 }

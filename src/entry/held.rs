@@ -1,12 +1,15 @@
-//! Ownership of an entry, as values that each step takes over.
+//! Ownership of an entry, as values that each step takes over: first what they are, then the steps
+//! before a timeout is due, and then those of who has the task.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::token::{Listable, Token};
-use super::{Entry, Link};
+use super::list::{Listable, Stacked, Token};
+use super::task::Work;
+use super::{ArmFlags, EngineGone, Entry, Home, Kind, Link, Linked, Snapshot, Task, TaskInPlace};
+use crate::time::Subtick;
 
 /// The engine's ownership of one entry, which is in no list, so its link `next` is the holder's.
 /// `S` says what else holds for the entry, and so which steps may follow. The step that ends that
@@ -111,5 +114,170 @@ impl<S> Deref for Held<S> {
 impl<S> fmt::Debug for Held<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Held").field(&self.0).finish()
+    }
+}
+
+// SAFETY: it is in the inbox by its own link.
+unsafe impl Stacked for Owned {
+    #[inline]
+    fn below(&self) -> Link {
+        self.next()
+    }
+}
+
+impl Owned {
+    /// # Safety
+    /// The entry was armed. The caller holds the engine's ownership of it, and hands that to this
+    /// value. It is in no list. Its memory lives for as long as this value, which stays with its
+    /// engine and its shard.
+    #[inline]
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self::of(entry)
+    }
+
+    /// Marks an entry out of the inbox as linked, and gives it to the wheel, for the slot of its
+    /// deadline. Returns it as it was if it was cancelled in the inbox: then the worker lets it go.
+    #[inline]
+    pub(crate) fn link(self) -> Result<(Linked, Subtick), Self> {
+        match self.state.link() {
+            Some(deadline) => Ok((Linked::at(self.into_raw()), deadline)),
+            None => Err(self),
+        }
+    }
+
+    /// Ends the engine's ownership of an entry that is not pending any more. Returns the entry if
+    /// nobody else owns it: then the caller gives it back. The error is an entry that is pending,
+    /// see [`EngineGone::NotYet`].
+    #[inline]
+    pub(crate) fn let_go(self) -> Result<Option<Sole>, Self> {
+        match self.state.engine_lets_go() {
+            EngineGone::OthersOwn => Ok(None),
+            EngineGone::Last => Ok(Some(self.becomes())),
+            EngineGone::NotYet => Err(self),
+        }
+    }
+}
+
+impl Sole {
+    /// # Safety
+    /// The caller is the entry's only owner, and hands that to this value. The entry is in no list.
+    /// Its memory lives for as long as this value, which stays with its engine.
+    #[inline]
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self::of(entry)
+    }
+
+    /// Makes a pending timeout of the entry. `owners` says who owns it besides the engine.
+    #[inline]
+    pub(crate) fn arm<W: Work>(self, home: Home<'_>, work: W, deadline: Subtick, owners: ArmFlags) -> Armed<W> {
+        self.fill(Some(home), work);
+        self.state.arm(deadline, owners.and(W::FLAGS));
+        self.becomes()
+    }
+}
+
+impl<W: Work> Armed<W> {
+    /// Returns the address, for the handle of the timeout once it is pushed.
+    #[inline]
+    pub(crate) fn address(&self) -> NonNull<Entry> {
+        NonNull::from(&**self)
+    }
+
+    /// Takes back [`Sole::arm`].
+    pub(crate) fn take_back(self) -> (W, Sole) {
+        self.state.disarm();
+        // SAFETY: nobody else has seen the entry, so the task is in it. It is of `W::put`, as
+        // this value's type says.
+        (unsafe { W::of_task(self.take_task()) }, self.becomes())
+    }
+}
+
+/// A timeout that a shutdown has withdrawn, or fires whatever its deadline.
+pub(crate) enum EndedEarly<T> {
+    /// It goes into the shutdown's answer, or runs in a batch.
+    Task(T),
+    /// Its waker is the holder's to call, or `None` if its future is awake, and needs nobody.
+    Wake(Option<Won>),
+}
+
+impl Owned {
+    /// Takes the timeout out of PENDING, for the answer of a shutdown. It is in no slot. Returns
+    /// the entry as it was if a cancel was first.
+    pub(crate) fn withdraw(self) -> Result<EndedEarly<Won>, Self> {
+        let ended = self.state.withdraw();
+        self.ended_early(ended)
+    }
+
+    /// Takes a timeout for a shutdown that runs what is left. It is in no slot. Returns it if it
+    /// was cancelled.
+    pub(crate) fn fire(self) -> Result<EndedEarly<Marked>, Self> {
+        let ended = self.state.fire();
+        self.ended_early(ended)
+    }
+
+    /// Returns whose a timeout is that a shutdown ends, by what a step of its word has just come
+    /// to.
+    fn ended_early<S>(self, ended: Option<Snapshot>) -> Result<EndedEarly<Held<S>>, Self> {
+        match ended {
+            Some(word) if word.kind() != Kind::Waker => Ok(EndedEarly::Task(self.becomes())),
+            // If it is changing, the entry is the engine's no more.
+            Some(word) => Ok(EndedEarly::Wake((!word.is_changing()).then(|| self.becomes()))),
+            None => Err(self),
+        }
+    }
+}
+
+impl Won {
+    /// Returns the deadline for which it has expired, or `None` if a shutdown has withdrawn it.
+    #[inline]
+    pub(crate) fn expired(&self) -> Option<Subtick> {
+        let word = self.snapshot();
+        (!word.is_cancelled()).then(|| word.deadline())
+    }
+
+    /// Moves the task out.
+    #[inline]
+    pub(crate) fn take_task(self) -> (Task, Owned) {
+        // SAFETY: the task is this value's, which ends here.
+        (unsafe { Entry::take_task(&self) }, self.becomes())
+    }
+
+    /// Calls `then` with the entry, and `run` with the task in the place of its copy.
+    #[inline]
+    pub(crate) fn run_in_place(self, then: impl FnOnce(Owned), run: impl FnOnce(TaskInPlace<'_>)) {
+        // SAFETY: the task is this value's, which ends here. So the copy is the task.
+        unsafe {
+            let mut copy = self.copy_task();
+            then(self.becomes());
+            run(TaskInPlace::new(&mut copy));
+        }
+    }
+}
+
+impl Running {
+    /// Takes the task out, to run it. Called once.
+    pub(crate) fn take_task(self) -> (Task, Emptied) {
+        // SAFETY: the run has begun, so the task is this value's, which ends here.
+        (unsafe { Entry::take_task(&self) }, self.becomes())
+    }
+}
+
+impl Emptied {
+    /// Puts the task back, and makes the timeout pending again, for `next`, unless a reset has set
+    /// another deadline. Returns the entry to be pushed, or what is to be cleared away if the
+    /// timeout was cancelled.
+    pub(crate) fn rearm(self, task: Task, next: Subtick) -> Result<Marked, Won> {
+        self.put_task(task);
+        if self.state.rearm(next) { Ok(self.becomes()) } else { Err(self.becomes()) }
+    }
+
+    /// Ends the timeout, whose task is not put back: calls `finish` before others can see that, or
+    /// not at all if it was cancelled meanwhile.
+    pub(crate) fn end(self, finish: impl FnOnce()) -> Owned {
+        if self.state.begin_end() {
+            finish();
+            self.state.end_series();
+        }
+        self.becomes()
     }
 }

@@ -1,12 +1,67 @@
-//! Lists of entries through their own links, which allocate nothing. What the lists hold is a value
-//! that says whose the entry is.
+//! Lists of entries, which allocate nothing: a [`Chain`] through their own links, and a [`Part`],
+//! from which other threads may take. What they hold are values that say whose the entry is: see
+//! [`Token`]. A list or a queue keeps such a value as an address, and makes the value again when it
+//! gives it out.
 
 use std::marker::PhantomData;
+use std::mem::transmute_copy;
 use std::ptr::{self, NonNull};
 
-use super::Link;
-use super::token::Listable;
-use crate::sync::prefetch;
+use super::{Entry, Link, Marked};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, prefetch};
+
+/// A value that is the address of an entry, with a promise of whose the entry is.
+///
+/// # Safety
+/// The type is a transparent one around the address. What it owns of an entry includes the link of
+/// the lists that it is put into.
+pub(crate) unsafe trait Token: Sized {
+    /// Returns the address, for a list that the value is about to go into.
+    #[inline]
+    fn as_link(&self) -> Link {
+        const { assert!(size_of::<Self>() == size_of::<Link>()) };
+        // SAFETY: an implementor promises `repr(transparent)` around one `NonNull<Entry>`. So both
+        // types have the size and the bits of one address.
+        unsafe { transmute_copy(self) }
+    }
+
+    /// Returns the entry, to the values and the lists of this layer.
+    #[inline]
+    fn entry(&self) -> &Entry {
+        // SAFETY: `as_link` is the address of the entry that this value owns a part of, and so
+        // keeps alive. All fields have interior mutability: shared references never conflict.
+        unsafe { &*self.as_link() }
+    }
+
+    /// Returns the address, with all that the value owned.
+    #[inline]
+    fn into_raw(self) -> NonNull<Entry> {
+        NonNull::new(self.as_link()).expect("the address of an entry")
+    }
+
+    /// # Safety
+    /// The address is one that `into_raw` of this type has returned. It is used once.
+    #[inline]
+    unsafe fn from_raw(entry: NonNull<Entry>) -> Self {
+        // SAFETY: an implementor has the size and the bits of one address, and `into_raw` gave up
+        // the value with this address. So the ownership comes back, once.
+        unsafe { transmute_copy(&entry) }
+    }
+}
+
+/// A value whose entry is in no list.
+///
+/// # Safety
+/// The entry's own link is free for a list.
+pub(crate) unsafe trait Listable: Token {}
+
+/// A value that comes out of a queue of a shard, which is a stack.
+///
+/// # Safety
+/// `below` is the link by which the entry was in the queue.
+pub(crate) unsafe trait Stacked: Token + Send {
+    fn below(&self) -> Link;
+}
 
 /// Entries in the order in which they were pushed.
 #[derive(Debug)]
@@ -116,5 +171,93 @@ impl<T: Listable> Chain<T> {
             self.last = ptr::null_mut();
         }
         Some(entry)
+    }
+}
+
+/// Up to `N` entries in their order. Each goes to the thread that moves the cursor past it, by one
+/// read-modify-write.
+#[derive(Debug)]
+pub(crate) struct Part<const N: usize> {
+    /// The place of the first entry that nobody has taken. `N` or more if none is left.
+    cursor: AtomicUsize,
+    /// The last of these places are filled.
+    entries: [AtomicPtr<Entry>; N],
+}
+
+impl<const N: usize> Part<N> {
+    pub(crate) fn new() -> Self {
+        Self { cursor: AtomicUsize::new(N), entries: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
+    }
+
+    /// Takes the first entries of a chain in.
+    ///
+    /// # Safety
+    /// None is left in it, and no other thread uses it during the call.
+    pub(crate) unsafe fn fill(&self, from: &mut Chain<Marked>) {
+        let first = N - from.len().min(N);
+        for place in &self.entries[first..] {
+            let Some(entry) = from.pop() else { break };
+            place.store(entry.into_raw().as_ptr(), Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire of whoever takes one, for the places.
+        self.cursor.store(first, Ordering::Release);
+    }
+
+    /// Takes the first entry that is left.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Marked> {
+        let place = self.cursor.fetch_add(1, Ordering::Acquire);
+        self.at(place)
+    }
+
+    /// Takes all entries that are left.
+    pub(crate) fn take_rest(&self) -> impl Iterator<Item = Marked> {
+        (self.cursor.swap(N, Ordering::Acquire)..N).filter_map(|place| self.at(place))
+    }
+
+    /// Returns the entry at a place that this call alone has moved the cursor past.
+    #[inline]
+    fn at(&self, place: usize) -> Option<Marked> {
+        let entry = NonNull::new(self.entries.get(place)?.load(Ordering::Relaxed))?;
+        // SAFETY: `fill` put it there, out of a chain, and the cursor gives each place out once.
+        Some(unsafe { Marked::from_raw(entry) })
+    }
+
+    /// Returns how many places the cursor has passed, or `None` if none is left.
+    pub(crate) fn passed(&self) -> Option<usize> {
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        (cursor < N).then_some(cursor)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn chain(entries: &[Entry]) -> Chain<Marked> {
+        let mut chain = Chain::new();
+        // SAFETY: the test owns them, and they are in no list.
+        entries.iter().for_each(|entry| chain.push(unsafe { Marked::from_raw(NonNull::from(entry)) }));
+        chain
+    }
+
+    fn is(taken: Option<Marked>, entry: &Entry) -> bool {
+        taken.is_some_and(|taken| taken.into_raw() == NonNull::from(entry))
+    }
+
+    #[test]
+    fn its_entries_come_out_in_order_to_whoever_takes_them() {
+        let entries = [(); 7].map(|()| Entry::new_free());
+        let (part, mut from) = (Part::<4>::new(), chain(&entries));
+        assert!(part.take().is_none() && part.passed().is_none());
+        // SAFETY: it is empty, and there is one thread.
+        unsafe { part.fill(&mut from) };
+        assert!(is(part.take(), &entries[0]) && part.passed() == Some(1));
+        let mut rest = part.take_rest();
+        assert!((1..4).all(|n| is(rest.next(), &entries[n])) && rest.next().is_none());
+        assert!(part.take().is_none() && part.take_rest().next().is_none());
+        // SAFETY: it is empty, and there is one thread.
+        unsafe { part.fill(&mut from) };
+        assert!((4..7).all(|n| is(part.take(), &entries[n])) && part.take().is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::held::Sole;
-use super::token::{Stacked, Token};
+use super::list::{Stacked, Token};
 use super::{Entry, Handle, Link, Linked, Popped};
 #[cfg(doc)]
 use crate::wheel::Wheel;

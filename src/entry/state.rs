@@ -55,11 +55,10 @@
 //! claims it does not write at all. A plain store ends the release sequence of the owner that has
 //! gone; therefore the worker *acquires* the word before it stores.
 
-mod series;
+mod kinds;
 mod tombstone;
-mod waker;
 
-use self::series::{is_in_run, is_running};
+use self::kinds::{is_changing, is_in_run, is_running};
 use super::outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Subtick;
@@ -108,7 +107,7 @@ const fn is_tombstone(word: u64) -> bool {
 const fn ended_early(word: u64, phase: u64) -> u64 {
     let ended = (word & !(PHASE | LINKED)) | phase | BATCHED;
     // What a future is changing is left to it.
-    if waker::is_changing(word) { ended & !ENGINE } else { ended }
+    if is_changing(word) { ended & !ENGINE } else { ended }
 }
 
 /// Only the engine owns it: see the module's documentation.
@@ -165,7 +164,7 @@ impl Snapshot {
     /// Returns whether the future was changing the waker. The step that ended the wait has left the
     /// waker to it then, and has given the engine's ownership up.
     pub(super) fn is_changing(self) -> bool {
-        waker::is_changing(self.0)
+        is_changing(self.0)
     }
 
     /// Returns what kind of timeout the entry holds, which does not change.
@@ -374,7 +373,7 @@ impl State {
             }
             // Acquire, also if it fails: pairs with the release of the handle that has gone.
             match self.0.compare_exchange_weak(word, ended(word), Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) if waker::is_changing(word) => return Expire::Left,
+                Ok(_) if is_changing(word) => return Expire::Left,
                 Ok(_) => return Expire::Done(deadline_in(word)),
                 Err(now) => word = now,
             }

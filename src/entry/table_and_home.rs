@@ -1,14 +1,36 @@
-//! Two fields of an entry in one word: the table of its task, and its home.
+//! Where an entry is at home, the shard that it was scheduled on; and the word that has this home
+//! beside the table of the task.
 
+use std::marker::PhantomData;
+use std::num::NonZeroU16;
 use std::task::Waker;
 
 use super::linked::ADDRESS_BITS;
-use super::work::Work;
+use super::task::Work;
 
 #[cfg(not(loom))]
 pub(super) use packed::TableAndHome;
 #[cfg(loom)]
 pub(super) use split::TableAndHome;
+
+/// The number of a shard's remote, which is there for `'a`. The shard layer finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Home<'a>(NonZeroU16, PhantomData<&'a ()>);
+
+impl<'a> Home<'a> {
+    /// # Safety
+    /// This is the number of a `Remote` which is there for `'a`, and a part of its engine.
+    #[inline]
+    pub(crate) unsafe fn new(number: NonZeroU16) -> Self {
+        Self(number, PhantomData)
+    }
+
+    #[inline]
+    pub(crate) fn number(self) -> NonZeroU16 {
+        self.0
+    }
+}
 
 /// Returns whether a table's address leaves room for a home. Each arena asks for one table. The
 /// tables of closures are in the same part of the program, or in one that the system has loaded
@@ -112,9 +134,8 @@ mod split {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::num::NonZeroU16;
-
     use super::*;
+    use std::num::NonZeroU16;
 
     #[test]
     fn a_table_and_a_home_of_any_number_come_back_as_they_went_in() {

@@ -1,9 +1,13 @@
 //! What a timeout runs: up to [`INLINE_BYTES`] bytes of captures, and what can be done with them.
-//! See [`Work`](super::work::Work) for what there is.
+//!
+//! A [`Work`] is what can be scheduled. A closure is inline up to that size, and boxed beyond. A
+//! periodic closure is always boxed. A waker is always inline.
 
-use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
+use std::mem::{ManuallyDrop, MaybeUninit, align_of, needs_drop, size_of};
+use std::task::Waker;
 
-use super::series::NextDue;
+use super::series::{NextDue, Series};
+use super::state::ArmFlags;
 use crate::time::{Subtick, Timeline};
 
 const INLINE_WORDS: usize = 4;
@@ -17,7 +21,7 @@ pub(crate) type Captures = [MaybeUninit<usize>; INLINE_WORDS];
 #[cfg(any(loom, test))]
 pub(super) const NO_CAPTURES: Captures = [MaybeUninit::uninit(); INLINE_WORDS];
 
-/// A type-erased [`Work`](super::work::Work). Dropping it drops the closure without running it.
+/// A type-erased [`Work`]. Dropping it drops the closure without running it.
 #[derive(Debug)]
 pub(crate) struct Task {
     vtable: &'static TaskVTable,
@@ -39,12 +43,12 @@ pub(crate) struct TaskInPlace<'a> {
 #[derive(Debug)]
 pub(crate) struct TaskVTable {
     /// Runs for the last time, and uses the captures up.
-    pub(super) run: unsafe fn(*mut u8),
+    run: unsafe fn(*mut u8),
     /// `None` if there is nothing to drop.
-    pub(super) discard: Option<unsafe fn(*mut u8)>,
+    discard: Option<unsafe fn(*mut u8)>,
     /// Runs a periodic closure, and leaves the captures for the next time. `None` for a task that
     /// runs once.
-    pub(super) run_again: Option<RunAgain>,
+    run_again: Option<RunAgain>,
 }
 
 type RunAgain = unsafe fn(*mut u8, Subtick, &Timeline) -> Option<NextDue>;
@@ -52,13 +56,13 @@ type RunAgain = unsafe fn(*mut u8, Subtick, &Timeline) -> Option<NextDue>;
 // SAFETY: a task is made of work, which is `Send`, and holds nothing else.
 unsafe impl Send for Task {}
 
-pub(super) const fn is_inline<F>() -> bool {
+const fn is_inline<F>() -> bool {
     size_of::<F>() <= INLINE_BYTES && align_of::<F>() <= align_of::<usize>()
 }
 
 /// Makes captures of a value that fits.
 #[inline(always)]
-pub(super) fn put<T>(value: T, captures: &mut Captures) {
+fn put<T>(value: T, captures: &mut Captures) {
     // The compiler knows the answer.
     assert!(size_of::<T>() <= size_of::<Captures>() && align_of::<T>() <= align_of::<Captures>());
     // SAFETY: it fits in size and alignment.
@@ -100,7 +104,7 @@ impl Task {
     /// # Safety
     /// The captures are a `T`.
     #[inline]
-    pub(super) unsafe fn read<T>(self) -> T {
+    unsafe fn read<T>(self) -> T {
         let this = ManuallyDrop::new(self);
         // SAFETY: the captures are a `T`, and `this` is not dropped. So the `T` is moved out once.
         unsafe { this.captures.as_ptr().cast::<T>().read() }
@@ -146,9 +150,127 @@ impl Drop for TaskInPlace<'_> {
     }
 }
 
+/// Work that can be scheduled: a closure that runs once, a periodic one, or the waker of a sleeping
+/// future. It goes into an entry as a task, and comes back if it is refused.
+///
+/// # Safety
+/// It is `Send`. `TABLE` is of the captures that `put` makes, and `FLAGS` says of what kind that
+/// is.
+pub(crate) unsafe trait Work: Sized {
+    const FLAGS: ArmFlags;
+
+    /// What can be done with its captures.
+    const TABLE: TaskVTable;
+
+    /// Makes captures of the work, here. They go straight into the entry, because each copy of
+    /// captures on its way costs a schedule some instructions.
+    fn put(self, captures: &mut Captures);
+
+    /// Makes the work of its task again.
+    ///
+    /// # Safety
+    /// `put` has made the captures of this task.
+    unsafe fn of_task(task: Task) -> Self;
+}
+
+// SAFETY: `put` makes captures of an `F`, or of its box. Each has a table of its own.
+unsafe impl<F: FnOnce() + Send + 'static> Work for F {
+    const FLAGS: ArmFlags = ArmFlags::NONE;
+    const TABLE: TaskVTable = if is_inline::<F>() { once::<F>() } else { once::<Box<F>>() };
+
+    #[inline(always)]
+    fn put(self, captures: &mut Captures) {
+        if is_inline::<F>() { put(self, captures) } else { put(Box::new(self), captures) }
+    }
+
+    unsafe fn of_task(task: Task) -> Self {
+        // SAFETY: `is_inline` depends on `F` only, so it says where `put` has put it.
+        unsafe { if is_inline::<F>() { task.read() } else { *task.read::<Box<F>>() } }
+    }
+}
+
+// SAFETY: `put` makes captures of the box, and its table is that of a periodic task.
+unsafe impl<F: Send + 'static> Work for Series<F> {
+    const FLAGS: ArmFlags = ArmFlags::SERIES;
+    const TABLE: TaskVTable =
+        TaskVTable { run: run_series_once::<F>, discard: Some(discard::<Box<Self>>), run_again: Some(run_series::<F>) };
+
+    /// Allocates once, for all runs.
+    fn put(self, captures: &mut Captures) {
+        put(Box::new(self), captures);
+    }
+
+    unsafe fn of_task(task: Task) -> Self {
+        // SAFETY: `put` has boxed it.
+        unsafe { *task.read::<Box<Self>>() }
+    }
+}
+
+// SAFETY: `put` makes captures of the waker.
+unsafe impl Work for Waker {
+    const FLAGS: ArmFlags = ArmFlags::WAKER;
+    const TABLE: TaskVTable = TaskVTable { run: wake, discard: Some(discard::<Self>), run_again: None };
+
+    #[inline(always)]
+    fn put(self, captures: &mut Captures) {
+        put(self, captures);
+    }
+
+    unsafe fn of_task(task: Task) -> Self {
+        // SAFETY: the captures are a waker.
+        unsafe { task.read() }
+    }
+}
+
+const fn once<F: FnOnce()>() -> TaskVTable {
+    let discard = if needs_drop::<F>() { Some(discard::<F> as unsafe fn(*mut u8)) } else { None };
+    TaskVTable { run: run_once::<F>, discard, run_again: None }
+}
+
+/// # Safety
+/// `captures` points at a valid `F`, which is moved out.
+unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
+    // SAFETY: this function is only in the table of a closure, with captures that are an `F`.
+    // `run` calls it in a `ManuallyDrop`, so nothing else uses or drops the `F`.
+    let task = unsafe { captures.cast::<F>().read() };
+    task();
+}
+
+/// # Safety
+/// `captures` points at a valid `T`, which is dropped.
+unsafe fn discard<T>(captures: *mut u8) {
+    // SAFETY: only the table of captures that are a `T` names this function. It is called by the
+    // drop, which `run` and `read` leave out.
+    unsafe { captures.cast::<T>().drop_in_place() };
+}
+
+/// # Safety
+/// `captures` points at the box of a series, which is moved out.
+unsafe fn run_series_once<F>(captures: *mut u8) {
+    // SAFETY: this is only in the table of a series, with captures that are its box. `run` calls it
+    // in a `ManuallyDrop`, so nothing else uses or drops the box.
+    let mut series = unsafe { captures.cast::<Box<Series<F>>>().read() };
+    let _ = (series.run_task)(&mut series.task);
+}
+
+/// # Safety
+/// `captures` points at the box of a series, which nobody else uses during the call.
+unsafe fn run_series<F>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
+    // SAFETY: this is only in the table of a series, with captures that are its box. `run_again`
+    // has the task by `&mut`, so nobody else uses the box.
+    unsafe { &mut *captures.cast::<Box<Series<F>>>() }.run(deadline, timeline)
+}
+
+/// # Safety
+/// `captures` points at a valid waker, which is moved out.
+unsafe fn wake(captures: *mut u8) {
+    // SAFETY: only the table of a waker names this. `run` calls it in a `ManuallyDrop`, so nothing
+    // else uses or drops the waker.
+    unsafe { captures.cast::<Waker>().read() }.wake();
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::work::Work;
     use super::*;
     use std::sync::Arc;
 
