@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
+use super::Magazine;
 use super::chunk::{A_FEW, Run};
-use super::depot::Magazine;
 use super::{Arena, Growth};
 use crate::entry::{Entry, Sole};
 use crate::sync::prefetch;

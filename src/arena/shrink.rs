@@ -13,8 +13,8 @@
 use std::ptr;
 
 use super::Arena;
+use super::Magazine;
 use super::chunk::{A_FEW, Chunk, entries_a_page};
-use super::depot::Magazine;
 use crate::entry::Entry;
 use crate::sync::Ordering;
 
