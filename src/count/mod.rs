@@ -3,11 +3,9 @@
 
 mod counters;
 mod lateness;
-mod stall;
 mod watchdog;
 
 pub(crate) use counters::{Counter, Counters, Counts, WHOLE};
 pub use lateness::Lateness;
 pub(crate) use lateness::{Latenesses, Recorder};
-pub(crate) use stall::Stall;
-pub(crate) use watchdog::{CANNOT_START, ENDED, PANICKING, Running, TASKS_A_LOOK};
+pub(crate) use watchdog::{CANNOT_START, ENDED, PANICKING, Running, Stall, TASKS_A_LOOK};
