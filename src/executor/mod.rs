@@ -1,17 +1,15 @@
 //! Where expired timeouts run: on a pool of threads, on the worker itself, or on an executor of the
 //! user's.
 
-mod chosen;
 mod expired;
-mod open_batch;
 mod pool;
 mod runs;
 #[cfg(feature = "tokio")]
 mod runtime;
 
+use std::any::Any;
 use std::sync::Arc;
 
-pub(crate) use chosen::Chosen;
 pub use expired::Expired;
 pub(crate) use expired::run_here;
 pub(crate) use pool::Help;
@@ -19,6 +17,8 @@ pub use pool::ThreadPool;
 pub(crate) use runs::{call_hook, is_running_a_task, is_running_a_task_of, run_as, run_in_turn};
 #[cfg(feature = "tokio")]
 pub(crate) use runtime::Runtime;
+
+use crate::panics::CatchUnwind;
 
 /// Where an engine's expired timeouts run.
 ///
@@ -92,5 +92,55 @@ pub struct Inline;
 impl Executor for Inline {
     fn execute(&self, expired: Expired) {
         expired.run();
+    }
+}
+
+/// The executor of an engine, and what the engine knows of it if it is one of ours.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    executor: CatchUnwind<Arc<dyn Executor>>,
+    pub(crate) is_inline: bool,
+    pub(crate) pool: Option<ThreadPool>,
+    /// The runtime that it is, to wake futures.
+    #[cfg(feature = "tokio")]
+    pub(crate) runtime: Option<::tokio::runtime::Handle>,
+}
+
+impl Chosen {
+    pub(crate) fn new(executor: impl Executor) -> Self {
+        let any: &dyn Any = &executor;
+        let shared = || any.downcast_ref::<Arc<ThreadPool>>().map(|pool| &**pool);
+        let pool = any.downcast_ref::<ThreadPool>().or_else(shared).cloned();
+        #[cfg(feature = "tokio")]
+        let runtime = any.downcast_ref::<::tokio::runtime::Handle>().cloned();
+        let is_inline = any.is::<Inline>();
+        Self {
+            executor: CatchUnwind::new(Arc::new(executor)),
+            is_inline,
+            pool,
+            #[cfg(feature = "tokio")]
+            runtime,
+        }
+    }
+
+    /// Whether every batch that the executor is given is sure to run. A shutdown then waits for all
+    /// of them.
+    pub(crate) fn runs_all(&self) -> bool {
+        self.is_inline || self.pool.is_some()
+    }
+
+    pub(crate) fn execute(&self, expired: Expired) {
+        self.executor.execute(expired);
+    }
+
+    /// Returns whether it is a pool whose threads are all stuck in tasks while others wait.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.pool.as_ref().is_some_and(ThreadPool::is_stuck)
+    }
+
+    /// Finds help for what waits behind a task that blocks. A worker that has handed over a batch
+    /// asks before it sleeps, and so does a shutdown that waits.
+    pub(crate) fn find_help(&self) -> Help {
+        self.pool.as_ref().map_or(Help::Never, ThreadPool::find_help)
     }
 }

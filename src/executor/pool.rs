@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZero;
 
-use super::open_batch::{OpenBatch, Owner};
+use super::expired::{OpenBatch, Owner};
 use super::{Executor, Expired};
 use crate::count::Stall;
 use crate::events;
