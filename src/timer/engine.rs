@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::ShutdownError;
-use super::instances;
+use super::global::instances;
 use super::shutdown::{Shutdown, Unfired};
 use crate::engine::{Core, SharedRef, UnfiredList};
 use crate::executor::{Chosen, is_running_a_task, is_running_a_task_of, run_here};

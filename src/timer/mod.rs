@@ -13,8 +13,8 @@ mod periodic;
 mod reusable;
 // Then what it calls now and then.
 mod bulk;
-mod end;
-mod keyed;
+mod schedule;
+mod shutdown;
 // In any order.
 mod build;
 mod builder;
@@ -23,29 +23,23 @@ mod engine;
 mod error;
 mod guard;
 mod health;
-mod instances;
-mod schedule;
-mod shutdown;
 mod stats;
 mod step;
 mod timeout;
-#[cfg(feature = "metrics")]
-mod weak;
 
 pub use builder::Builder;
 pub use driver::Driver;
-pub use end::ShutdownFuture;
 pub use error::{BuildError, Refusal, ScheduleError, ShutdownError};
 pub use guard::TimeoutGuard;
 pub use health::{Health, ShardHealth, WorkerState};
 pub use reusable::Reusable;
 pub use schedule::Shard;
-pub use shutdown::{Shutdown, Unfired};
+pub use shutdown::{Shutdown, ShutdownFuture, Unfired};
 pub use stats::{ShardStats, Stats};
 pub use timeout::Timeout;
 pub use timer::Timer;
 
 #[cfg(feature = "metrics")]
-pub(crate) use weak::WeakTimer;
+pub(crate) use timer::WeakTimer;
 
 crate::panics::unwind_safe!(Timer, Timeout, TimeoutGuard, Reusable, Shard<'_>, ShutdownFuture);
