@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use super::context::after;
+use super::after;
 use super::sleep::{Sleep, sleep_until};
 use super::{Duration, Instant, MissedTickBehavior};
 use crate::entry::MissedTicks;

@@ -28,8 +28,8 @@
 //! them. So they also work outside of a runtime, where Tokio's panic. The runtime needs no
 //! `enable_time`.
 //!
-//! The methods of a [`Timer`](crate::Timer) do more, and cost a little less: they read one clock
-//! instead of two, and a [`timeout`](crate::Timer::timeout) that is ready at once reads none.
+//! The methods of a [`Timer`] do more, and cost a little less: they read one clock instead of two,
+//! and a [`timeout`](crate::Timer::timeout) that is ready at once reads none.
 //!
 //! # Many sleeping tasks
 //!
@@ -98,14 +98,11 @@
 //!   pending limit ends. Tokio's panic when they are polled.
 //! * There is no `tokio::time::error::Error`, which none of Tokio's functions returns.
 
-mod context;
 mod interval;
 mod sleep;
 #[cfg(feature = "test-util")]
 mod test_clock;
 mod timeout;
-
-pub(super) use context::after;
 
 pub use ::tokio::time::{Duration, Instant, MissedTickBehavior};
 
@@ -115,7 +112,59 @@ pub use sleep::{Sleep, sleep, sleep_until};
 pub use test_clock::{advance, pause, resume};
 pub use timeout::{Timeout, timeout, timeout_at};
 
+use crate::Timer;
+#[cfg(feature = "test-util")]
+use test_clock::{Leaves, RuntimeEngine};
+
 /// Errors, under the path that they have in `tokio::time`.
 pub mod error {
     pub use super::timeout::Elapsed;
+}
+
+/// What a future drops after what it was made of. Only the engine of a test has to know.
+#[cfg(not(feature = "test-util"))]
+#[derive(Debug, Default)]
+struct Leaves {}
+
+/// Calls `make` with the engine that the calling task's futures belong to.
+#[track_caller]
+fn with_timer<R>(make: impl FnOnce(&Timer) -> R) -> (R, Leaves) {
+    #[cfg(feature = "test-util")]
+    if let Some(engine) = RuntimeEngine::of_this_runtime() {
+        return (make(&engine.timer), engine.leaves());
+    }
+    #[cfg(all(debug_assertions, not(feature = "test-util")))]
+    assert_real_clock();
+    (make(Timer::global()), Leaves::default())
+}
+
+/// Panics if Tokio's clock shows another time than the real one, by which the global engine goes.
+///
+/// A clock that was never paused shows a time between two readings of the real one. So the call
+/// never panics without a cause. Release builds do not pay for its three readings.
+#[cfg(all(debug_assertions, not(feature = "test-util")))]
+#[track_caller]
+fn assert_real_clock() {
+    let before = std::time::Instant::now();
+    let theirs = Instant::now().into_std();
+    let is_real = (before..=std::time::Instant::now()).contains(&theirs);
+    assert!(
+        is_real,
+        "this runtime's clock is or was paused, and tourbillon goes by the real one: \
+         give it the feature `test-util` in dev-dependencies"
+    );
+}
+
+/// Returns a sleep that begins now. Like Tokio's, one of no duration is not ready at its first
+/// poll.
+fn begin(timer: &Timer, duration: Duration) -> crate::Sleep {
+    if duration.is_zero() { timer.sleep_until(Instant::now().into_std()) } else { timer.sleep(duration) }
+}
+
+/// Returns the time `duration` from now. What is too far to be counted is 30 years from now, as it
+/// is for Tokio.
+pub(super) fn after(duration: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+    let now = Instant::now();
+    now.checked_add(duration).unwrap_or_else(|| now + FAR)
 }

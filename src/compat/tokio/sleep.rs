@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use ::tokio::task::coop::cooperative;
 
-use super::context::{Leaves, after, begin, with_timer};
 use super::{Duration, Instant};
+use super::{Leaves, after, begin, with_timer};
 
 /// Returns a future that is ready `duration` from now, like `tokio::time::sleep`.
 ///

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, ready};
 use ::tokio::task::coop::{cooperative, has_budget_remaining};
 use pin_project_lite::pin_project;
 
-use super::context::{Leaves, begin, with_timer};
 use super::{Duration, Instant};
+use super::{Leaves, begin, with_timer};
 use crate::{TimeoutFuture, Timer};
 
 /// Gives a future a time limit, like `tokio::time::timeout`. The limit counts from this call.
