@@ -330,36 +330,6 @@ fn a_driven_engine_ends_in_every_way_without_memory() {
 }
 
 #[test]
-fn a_drain_runs_what_is_due_although_no_cascade_and_no_arrival_finds_a_cell() {
-    for limit in [2, 100_000] {
-        let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000).transfer_limit(limit));
-        let ran = Counter::default();
-        let schedule = |delay| timer.schedule_detached(delay, ran.task()).expect("reserved");
-        // These are in one slot, and go to one of its own each before they are due.
-        (0..10).for_each(|n| schedule(5_000 * MS + 20 * n * MS));
-        (0..5).for_each(|_| _ = driver.turn());
-        // These have a slot of its own each, and take all cells but the spare ones.
-        (100..400).for_each(|n| schedule(n * 1_000 * MS));
-        without_any_memory(|| (0..150).for_each(|_| _ = driver.turn()));
-        assert!(timer.stats().shards[0].linked < 310, "there was memory enough: the test tests nothing");
-        while timer.stats().cascaded < 3 {
-            assert_eq!(ran.get(), 0, "no cascade has come before what is due");
-            clock.advance(20 * MS);
-            without_any_memory(|| driver.turn());
-        }
-        // Each of those that are due needs a cell of its own, and the last turns find none due.
-        for _ in 0..5 {
-            schedule(Duration::ZERO);
-            clock.advance(MS);
-        }
-        (0..5).for_each(|_| schedule(5_000 * MS));
-        let answer = without_any_memory(|| timer.shutdown_with(Shutdown::Drain(Duration::ZERO)).err());
-        assert_eq!((answer, ran.get()), (Some(ShutdownError::OutOfMemory), 5), "by parts of {limit}");
-        assert_eq!(timer.shutdown().map_or(0, |unfired| unfired.len()), 315);
-    }
-}
-
-#[test]
 fn fire_now_runs_in_the_order_of_deadlines_when_there_is_memory_again() {
     let (timer, mut driver, _clock) = engine(|builder| builder.transfer_limit(900).capacity(2_000));
     let ran = Arc::new(Mutex::new(Vec::new()));

@@ -40,8 +40,6 @@ pub(crate) struct Core {
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
     pub(super) inbox: Arrivals,
-    /// Whether something has run since what was set aside was put back: it may have made room.
-    pub(super) has_made_room: bool,
     pub(super) cancelled: Taken<FromQueue>,
     pub(super) moved: Taken<FromQueue>,
     pub(super) free: EntryCache,
@@ -67,7 +65,6 @@ impl Core {
             wheel,
             limits,
             inbox: Arrivals::NONE,
-            has_made_room: false,
             cancelled: Taken::NONE,
             moved: Taken::NONE,
             free: EntryCache::new(),

@@ -104,9 +104,8 @@ impl Core {
         if queues.has_linked {
             fired += self.expire(shared, remote, &mut budget, &mut take);
         }
-        self.has_made_room |= fired > 0;
         // What is due takes the spare block again and again.
-        let takes_spare = self.has_made_room && self.waits_for_memory();
+        let takes_spare = fired > 0 && self.waits_for_memory();
         let more = self.end_queues(remote, &queues) || budget == 0 || takes_spare;
         self.wheel.cascade(self.limits.expiry);
         if remote.takes_shrink() {
@@ -185,7 +184,6 @@ impl Core {
         if has_taken {
             // They come after what is new, so that neither waits for the other.
             self.inbox.put_back();
-            self.has_made_room = false;
             self.take_inbox(remote);
         }
         let Limits { transfer, expiry } = self.limits;

@@ -101,8 +101,8 @@ pub(crate) struct Blocks<T> {
     chunks: Vec<Box<[Block<T>; CHUNK]>>,
     /// The first free block, or an end if there is none. `behind` leads to the next.
     free: Link,
-    /// How many blocks are free.
-    count_free: usize,
+    /// How many blocks are in a list.
+    used: usize,
     /// For tests: there is no memory for more blocks than these.
     #[cfg(test)]
     pub(crate) limit: usize,
@@ -113,7 +113,7 @@ impl<T: Copy> Blocks<T> {
         Self {
             chunks: Vec::new(),
             free: Link::end(0),
-            count_free: 0,
+            used: 0,
             #[cfg(test)]
             limit: usize::MAX,
         }
@@ -145,13 +145,12 @@ impl<T: Copy> Blocks<T> {
         Some(&mut chunk[place.block() as usize % CHUNK])
     }
 
-    /// Takes one of at least `least` free blocks, and gives it these neighbours and its first item.
-    /// Returns its number.
+    /// Takes an empty block, and gives it these neighbours and its first item. Returns its number.
     #[inline]
-    pub(crate) fn take(&mut self, before: Link, behind: Link, item: T, least: usize) -> Result<u32, OutOfMemory> {
+    pub(crate) fn take(&mut self, before: Link, behind: Link, item: T) -> Result<u32, OutOfMemory> {
         let index = match self.free.block() {
-            Some(index) if self.count_free >= least => index,
-            _ => self.grow()?,
+            Some(index) => index,
+            None => self.grow()?,
         };
         let block = self.get_mut(index);
         debug_assert_eq!(block.live, 0);
@@ -159,7 +158,7 @@ impl<T: Copy> Blocks<T> {
         (block.before, block.behind, block.live, block.filled) = (before, behind, 1, 1);
         block.cells[0] = Some(item);
         self.free = next;
-        self.count_free -= 1;
+        self.used += 1;
         Ok(index)
     }
 
@@ -168,6 +167,7 @@ impl<T: Copy> Blocks<T> {
     pub(crate) fn give_back(&mut self, index: u32) {
         debug_assert_eq!(self.get(index).live, 0, "items would be lost");
         self.put_free(index);
+        self.used -= 1;
     }
 
     /// Allocates blocks until so many are free.
@@ -176,7 +176,7 @@ impl<T: Copy> Blocks<T> {
         if blocks > Place::MAX_BLOCKS as usize {
             return Err(OutOfMemory);
         }
-        while self.count_free < blocks {
+        while self.len() - self.used < blocks {
             self.grow()?;
         }
         Ok(())
@@ -207,6 +207,5 @@ impl<T: Copy> Blocks<T> {
     /// Puts a free block in front of those that are free already.
     fn put_free(&mut self, index: u32) {
         self.get_mut(index).behind = core::mem::replace(&mut self.free, Link::to(index));
-        self.count_free += 1;
     }
 }

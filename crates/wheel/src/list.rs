@@ -57,12 +57,11 @@ impl<T: Copy + Eq> Lists<T> {
         Some(Place::new(at, cell))
     }
 
-    /// Puts an item behind the last one of a list, in a block of its own, one of at least `least`
-    /// that are free.
+    /// Puts an item behind the last one of a list, in a block of its own.
     #[inline]
-    pub(crate) fn push_block(&mut self, list: u32, item: T, least: usize) -> Result<Place, OutOfMemory> {
+    pub(crate) fn push_block(&mut self, list: u32, item: T) -> Result<Place, OutOfMemory> {
         let last = self.ends[list as usize].last;
-        let at = self.blocks.take(last, Link::end(list), item, least)?;
+        let at = self.blocks.take(last, Link::end(list), item)?;
         self.link(last, Link::to(at));
         self.ends[list as usize].last = Link::to(at);
         Ok(Place::new(at, 0))
@@ -208,7 +207,7 @@ impl<T: Copy + Eq> Lists<T> {
         packed.blocks.reserve(blocks)?;
         for list in 0..self.count() {
             for item in self.iter(list) {
-                let place = packed.push(list, item).map_or_else(|| packed.push_block(list, item, 1), Ok)?;
+                let place = packed.push(list, item).map_or_else(|| packed.push_block(list, item), Ok)?;
                 items.placed(item, place);
             }
         }

@@ -223,22 +223,6 @@ fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
 }
 
 #[test]
-fn a_move_leaves_the_last_free_block_to_what_is_inserted() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|nth| bench.insert((1 << 20) + nth).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    // One block of the first chunk is left, and each of these moves would take one.
-    bench.insert(1 << 24);
-    bench.insert(2 << 24);
-    (0..3).for_each(|nth| bench.reset(ids[nth], 700 + 10 * nth as u64));
-    bench.insert(5).expect("a block is left");
-    assert_eq!(bench.insert(6), None);
-    for now in [5, 700, 710, 720, 1 << 25] {
-        bench.advance_to(now, 100_000);
-    }
-}
-
-#[test]
 fn without_memory_one_call_takes_all_that_is_due_beside_what_was_moved_far_away() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..14).map(|_| bench.insert(10).expect("memory")).collect();

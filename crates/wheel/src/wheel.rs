@@ -196,8 +196,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// up, and the wheel puts the item where it belongs then. A move to an earlier one needs
     /// [`reinsert`](Self::reinsert): without it the item is late.
     ///
-    /// The call takes constant time. It allocates a chunk of blocks now and then. The last free
-    /// block is left to it: no item that is in the wheel already moves into that.
+    /// The call takes constant time. It allocates a chunk of blocks now and then.
     ///
     /// # Errors
     /// If that memory is not there. Then nothing has changed.
@@ -215,7 +214,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// The same as `insert`.
     #[inline]
     pub fn insert_at(&mut self, item: T, deadline: u64) -> Result<Place, OutOfMemory> {
-        let place = self.push(item, self.target(deadline, 1), 1)?;
+        let place = self.push(item, self.target(deadline, 1))?;
         self.len += 1;
         Ok(place)
     }
@@ -240,7 +239,7 @@ impl<T: Copy + Eq> Wheel<T> {
         if self.lists.block_of(place, item).is_none() {
             return false;
         }
-        match self.move_to(item, self.target(items.deadline(item), 1)) {
+        match self.push(item, self.target(items.deadline(item), 1)) {
             Ok(moved) => {
                 items.placed(item, moved);
                 self.lists.remove(place, item);
@@ -313,26 +312,18 @@ impl<T: Copy + Eq> Wheel<T> {
         Target { list: level.list(span) + direct, level: index }
     }
 
-    /// Puts an item that is in the wheel into another list. The last block that is free is left to
-    /// what is inserted: an item that is in no block can't wait in one.
     #[inline]
-    fn move_to(&mut self, item: T, target: Target) -> Result<Place, OutOfMemory> {
-        self.push(item, target, 2)
-    }
-
-    /// Puts an item into a list. If it needs a block, at least `least` have to be free.
-    #[inline]
-    fn push(&mut self, item: T, target: Target, least: usize) -> Result<Place, OutOfMemory> {
+    pub(crate) fn push(&mut self, item: T, target: Target) -> Result<Place, OutOfMemory> {
         match self.lists.push(target.list, item) {
             Some(place) => Ok(place),
-            None => self.push_block(item, target, least),
+            None => self.push_block(item, target),
         }
     }
 
     /// The list may have been empty.
     #[inline(never)]
-    fn push_block(&mut self, item: T, target: Target, least: usize) -> Result<Place, OutOfMemory> {
-        let place = self.lists.push_block(target.list, item, least)?;
+    fn push_block(&mut self, item: T, target: Target) -> Result<Place, OutOfMemory> {
+        let place = self.lists.push_block(target.list, item)?;
         self.mark(target);
         Ok(place)
     }
@@ -359,7 +350,7 @@ impl<T: Copy + Eq> Wheel<T> {
         item: T,
         target: Target,
     ) -> Result<(), OutOfMemory> {
-        let place = self.move_to(item, target)?;
+        let place = self.push(item, target)?;
         items.placed(item, place);
         Ok(())
     }
