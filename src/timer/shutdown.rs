@@ -75,6 +75,9 @@ pub enum Shutdown {
     ///
     /// A driven engine does not wait, because only its driver could. The calling thread runs the
     /// timeouts that are due now, and the rest is handed back at once.
+    ///
+    /// Where the system has no memory for the wheels' cells, some timeouts that are due may be
+    /// handed back, too.
     Drain(Duration),
 }
 

@@ -98,11 +98,14 @@ fn a_cancel_races_with_a_queued_reset() {
     });
 }
 
-/// Returns an engine whose wheel has one block of cells left, which is kept for what arrives, and
-/// three timeouts with a block each. That of the last, at 9, is to move.
-fn short_of_cells(ledger: &Ledger) -> (Timer, Driver, ManualClock, [Timeout; 3]) {
+/// Returns an engine whose wheel has no block of cells left, and four timeouts. The first, at 9,
+/// is to move.
+fn short_of_cells(ledger: &Ledger) -> (Timer, Driver, ManualClock, [Timeout; 4]) {
     let (timer, mut driver, clock) = driven(|b| b.ticks_per_wheel(16).capacity(4));
-    let timeouts = [5, 6, 9].map(|n| timer.schedule(ticks(n), ledger.task()).expect("open"));
+    let timeouts = [9, 9, 5, 6].map(|n| timer.schedule(ticks(n), ledger.task()).expect("open"));
+    memory::without_cells(|| driver.turn());
+    // It takes the block that was kept for what is due.
+    assert!(timeouts[1].reset(ticks(3)));
     memory::without_cells(|| driver.turn());
     (timer, driver, clock, timeouts)
 }
@@ -112,15 +115,14 @@ fn short_of_cells(ledger: &Ledger) -> (Timer, Driver, ManualClock, [Timeout; 3])
 #[test]
 fn a_move_that_finds_no_cell_races_with_a_turn() {
     check(2, |ledger| {
-        let (timer, mut driver, clock, [a, b, timeout]) = short_of_cells(&ledger);
+        let (timer, mut driver, clock, [timeout, a, b, c]) = short_of_cells(&ledger);
         let reset = thread::spawn(move || assert!(timeout.reset(ticks(1))));
         let mut turn = || memory::without_cells(|| driver.turn());
         assert_eq!(turn(), 0);
         reset.join().expect("no panic");
         clock.advance(ticks(1));
         assert_eq!(turn(), 1);
-        assert!(a.cancel() && b.cancel());
-        drop((a, b));
+        [a, b, c].into_iter().for_each(|other| assert!(other.cancel()));
         assert_all_home(&timer, &mut driver, 4);
         ledger.assert_closed(1);
     });
@@ -132,7 +134,7 @@ fn a_move_that_finds_no_cell_races_with_a_turn() {
 #[test]
 fn a_cancel_races_with_a_move_that_finds_no_cell() {
     check(2, |ledger| {
-        let (timer, mut driver, _clock, [a, b, timeout]) = short_of_cells(&ledger);
+        let (timer, mut driver, _clock, [timeout, a, b, c]) = short_of_cells(&ledger);
         let timeout = Arc::new(timeout);
         let theirs = Arc::clone(&timeout);
         let reset = thread::spawn(move || theirs.reset(ticks(1)));
@@ -140,8 +142,7 @@ fn a_cancel_races_with_a_move_that_finds_no_cell() {
         memory::without_cells(|| driver.turn());
         reset.join().expect("no panic");
         cancel.join().expect("no panic");
-        assert!(a.cancel() && b.cancel());
-        drop((a, b));
+        [a, b, c].into_iter().for_each(|other| assert!(other.cancel()));
         assert_all_home(&timer, &mut driver, 4);
         ledger.assert_closed(0);
     });
