@@ -135,7 +135,6 @@ mod split {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::num::NonZeroU16;
 
     #[test]
     fn a_table_and_a_home_of_any_number_come_back_as_they_went_in() {

@@ -126,6 +126,7 @@ fn an_http_2_connection_that_only_pings_is_idle() {
         tokio::spawn(connection);
         let answer = requests.send_request(Request::new(Empty::<Bytes>::new())).await.expect("an answer");
         answer.collect().await.expect("its body");
+        let answered = pings.stats().fired;
         for _ in 0..3 {
             let before = steps(&pings);
             clock.advance(IDLE / 4);
@@ -137,6 +138,7 @@ fn an_http_2_connection_that_only_pings_is_idle() {
             served.is_finished()
         })
         .await;
+        assert!(pings.stats().fired > answered + 2, "it has pinged meanwhile");
         assert_eq!(ended(&limits), (0, 1, 0));
     });
 }

@@ -36,8 +36,8 @@ struct MemoryWatch;
 #[global_allocator]
 static WATCH: MemoryWatch = MemoryWatch;
 
-// SAFETY: every call goes to the system's allocator with the same layout; a free only goes there
-// later.
+// SAFETY: every call goes to the system's allocator with the same layout, or is refused, which is
+// allowed at any time; a free only goes there later.
 unsafe impl GlobalAlloc for MemoryWatch {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if NO_CELLS.get() && layout.align() == CACHE_LINE && layout.size() == CHUNK_OF_CELLS {
