@@ -223,6 +223,25 @@ fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
 }
 
 #[test]
+fn what_found_no_cell_for_its_move_is_looked_at_when_it_is_due_and_not_before() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
+    bench.wheel.lists.blocks.limit = 0;
+    // All of a chunk's blocks are in use.
+    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
+    for (id, deadline) in [(ids[3], 700), (ids[9], 1_500), (ids[4], 3_000)] {
+        bench.reset(id, deadline);
+    }
+    bench.advance_to(1, 100_000);
+    let mut woken = Vec::new();
+    while let Some(at) = bench.wheel.next_wakeup(&bench.store).filter(|at| *at <= 3_000) {
+        woken.push(at);
+        bench.advance_to(at, 100_000);
+    }
+    assert_eq!((woken.first(), woken.last(), woken.len()), (Some(&700), Some(&3_000), 3), "{woken:?}");
+}
+
+#[test]
 fn without_memory_one_call_takes_all_that_is_due_beside_what_was_moved_far_away() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..14).map(|_| bench.insert(10).expect("memory")).collect();
@@ -445,7 +464,7 @@ fn a_rescan_finds_what_has_no_cell_too() {
     let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
     bench.wheel.lists.blocks.limit = 0;
     (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
-    bench.reset(ids[3], 700); // its block goes where each turn looks, and waits there
+    bench.reset(ids[3], 700); // its block waits apart for that deadline
     bench.advance_to(100, 100_000);
     bench.store.pending.get_mut(&ids[5]).expect("pending").deadline = 100;
     bench.wheel.rescan();

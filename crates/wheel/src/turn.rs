@@ -52,7 +52,7 @@ impl<T: Copy + Eq> Wheel<T> {
         loop {
             if self.homeless_at <= now {
                 self.lists.splice(HOMELESS, ASIDE);
-                self.homeless_at = now + 1;
+                self.homeless_at = NEVER;
             }
             if !self.lists.is_empty(ASIDE) {
                 if !self.sweep(items, now, &mut moves) {
@@ -298,7 +298,13 @@ impl<T: Copy + Eq> Wheel<T> {
             } else {
                 wheel.put_back(items, item)
             };
-            moved.map_err(|OutOfMemory| if deadline <= now { DUE } else { HOMELESS })
+            moved.map_err(|OutOfMemory| {
+                if deadline <= now {
+                    return DUE;
+                }
+                wheel.homeless_at = wheel.homeless_at.min(deadline);
+                HOMELESS
+            })
         })
     }
 

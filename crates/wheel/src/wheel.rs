@@ -20,7 +20,7 @@ pub(crate) const LATE: u32 = 1;
 pub(crate) const FAR: u32 = 2;
 /// What has to be looked at once, because the clock has outrun the wheel.
 pub(crate) const ASIDE: u32 = 3;
-/// What found no cell when it had to move. Each turn looks through it.
+/// What found no cell when it had to move. It is looked through when some of it may be due.
 pub(crate) const HOMELESS: u32 = 4;
 /// The first of the cascades' lists.
 const CASCADES: u32 = 5;
@@ -54,7 +54,7 @@ pub struct Wheel<T> {
     pub(crate) quiet_until: u64,
     /// Whether what is late goes before what comes due next.
     pub(crate) late_first: bool,
-    /// The tick from which on what found no cell has to be looked through again.
+    /// When to look again at what found no cell: at its earliest deadline as of the last look.
     pub(crate) homeless_at: u64,
     pub(crate) len: usize,
     pub(crate) cascaded: u64,
@@ -233,8 +233,8 @@ impl<T: Copy + Eq> Wheel<T> {
     /// Moves an item from its place to where its deadline of now belongs. Returns false if it was
     /// not at that place, and then does nothing.
     ///
-    /// It needs no memory that is not there. Without any, the item stays in its cell, and each turn
-    /// looks whether it is due.
+    /// It needs no memory that is not there. Without any, the item stays in its cell, and the wheel
+    /// looks at it again at its deadline.
     pub fn reinsert<S: Items<Item = T>>(&mut self, items: &mut S, place: Place, item: T) -> bool {
         if self.lists.block_of(place, item).is_none() {
             return false;
