@@ -176,7 +176,7 @@ pub(crate) unsafe trait Work: Sized {
 // SAFETY: `put` makes captures of an `F`, or of its box. Each has a table of its own.
 unsafe impl<F: FnOnce() + Send + 'static> Work for F {
     const FLAGS: ArmFlags = ArmFlags::NONE;
-    const TABLE: TaskVTable = if is_inline::<F>() { once::<F>() } else { once::<Box<F>>() };
+    const TABLE: TaskVTable = if is_inline::<F>() { table::<F>(None) } else { table::<Box<F>>(None) };
 
     #[inline(always)]
     fn put(self, captures: &mut Captures) {
@@ -192,8 +192,7 @@ unsafe impl<F: FnOnce() + Send + 'static> Work for F {
 // SAFETY: `put` makes captures of the box, and its table is that of a periodic task.
 unsafe impl<F: Send + 'static> Work for Series<F> {
     const FLAGS: ArmFlags = ArmFlags::SERIES;
-    const TABLE: TaskVTable =
-        TaskVTable { run: run_series_once::<F>, discard: Some(discard::<Box<Self>>), run_again: Some(run_series::<F>) };
+    const TABLE: TaskVTable = table::<Box<Self>>(Some(run_again::<F>));
 
     /// Allocates once, for all runs.
     fn put(self, captures: &mut Captures) {
@@ -209,7 +208,7 @@ unsafe impl<F: Send + 'static> Work for Series<F> {
 // SAFETY: `put` makes captures of the waker.
 unsafe impl Work for Waker {
     const FLAGS: ArmFlags = ArmFlags::WAKER;
-    const TABLE: TaskVTable = TaskVTable { run: wake, discard: Some(discard::<Self>), run_again: None };
+    const TABLE: TaskVTable = table::<Self>(None);
 
     #[inline(always)]
     fn put(self, captures: &mut Captures) {
@@ -222,18 +221,41 @@ unsafe impl Work for Waker {
     }
 }
 
-const fn once<F: FnOnce()>() -> TaskVTable {
-    let discard = if needs_drop::<F>() { Some(discard::<F> as unsafe fn(*mut u8)) } else { None };
-    TaskVTable { run: run_once::<F>, discard, run_again: None }
+/// What captures are. The last run takes them by value.
+trait Captured {
+    fn run_last(self);
+}
+
+impl<F: FnOnce()> Captured for F {
+    fn run_last(self) {
+        self();
+    }
+}
+
+impl<F> Captured for Box<Series<F>> {
+    fn run_last(mut self) {
+        let _ = (self.run_task)(&mut self.task);
+    }
+}
+
+impl Captured for Waker {
+    fn run_last(self) {
+        self.wake();
+    }
+}
+
+/// Returns the table of captures that are a `T`.
+const fn table<T: Captured>(run_again: Option<RunAgain>) -> TaskVTable {
+    let discard = if needs_drop::<T>() { Some(discard::<T> as unsafe fn(*mut u8)) } else { None };
+    TaskVTable { run: run::<T>, discard, run_again }
 }
 
 /// # Safety
-/// `captures` points at a valid `F`, which is moved out.
-unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
-    // SAFETY: this function is only in the table of a closure, with captures that are an `F`.
-    // `run` calls it in a `ManuallyDrop`, so nothing else uses or drops the `F`.
-    let task = unsafe { captures.cast::<F>().read() };
-    task();
+/// `captures` points at a valid `T`, which is moved out.
+unsafe fn run<T: Captured>(captures: *mut u8) {
+    // SAFETY: only the table of captures that are a `T` names this function. `TaskInPlace::run`
+    // calls it in a `ManuallyDrop`, so nothing else uses or drops the `T`.
+    unsafe { captures.cast::<T>().read() }.run_last();
 }
 
 /// # Safety
@@ -245,28 +267,11 @@ unsafe fn discard<T>(captures: *mut u8) {
 }
 
 /// # Safety
-/// `captures` points at the box of a series, which is moved out.
-unsafe fn run_series_once<F>(captures: *mut u8) {
-    // SAFETY: this is only in the table of a series, with captures that are its box. `run` calls it
-    // in a `ManuallyDrop`, so nothing else uses or drops the box.
-    let mut series = unsafe { captures.cast::<Box<Series<F>>>().read() };
-    let _ = (series.run_task)(&mut series.task);
-}
-
-/// # Safety
 /// `captures` points at the box of a series, which nobody else uses during the call.
-unsafe fn run_series<F>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
-    // SAFETY: this is only in the table of a series, with captures that are its box. `run_again`
-    // has the task by `&mut`, so nobody else uses the box.
+unsafe fn run_again<F>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
+    // SAFETY: this is only in the table of a series, with captures that are its box.
+    // `Task::run_again` has the task by `&mut`, so nobody else uses the box.
     unsafe { &mut *captures.cast::<Box<Series<F>>>() }.run(deadline, timeline)
-}
-
-/// # Safety
-/// `captures` points at a valid waker, which is moved out.
-unsafe fn wake(captures: *mut u8) {
-    // SAFETY: only the table of a waker names this. `run` calls it in a `ManuallyDrop`, so nothing
-    // else uses or drops the waker.
-    unsafe { captures.cast::<Waker>().read() }.wake();
 }
 
 #[cfg(all(test, not(loom)))]
