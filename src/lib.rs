@@ -202,9 +202,9 @@
 //! * `quinn`: a runtime for QUIC connections (quinn 0.11) whose timers and clock are the engine's.
 //! * `rayon`: a Rayon pool is an [`Executor`].
 //! * `stream`: an [`Interval`] is a `Stream`, and so is a `compat::delay_queue::DelayQueue`.
-//! * `test-util`: a test that stops Tokio's clock stops [`compat::tokio`](compat) with it. For
+//! * `test-util`: a test that stops Tokio's clock stops `compat::tokio` with it. For
 //!   `dev-dependencies`.
-//! * `tokio`: [`compat::tokio`](compat), the surface of `tokio::time` on this engine, and
+//! * `tokio`: `compat::tokio`, the surface of `tokio::time` on this engine, and
 //!   `compat::delay_queue`, that of tokio-util's `DelayQueue`. The handle of a Tokio runtime is an
 //!   [`Executor`]. A closure that calls `tokio::spawn` needs it, because the default pool has no
 //!   runtime. `Timer::spawn_after` spawns a future when its time has come.
