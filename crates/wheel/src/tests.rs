@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use crate::*;
 
+mod memory;
 #[path = "../model.rs"]
 mod model;
 
@@ -70,11 +71,12 @@ proptest! {
     #[test]
     #[cfg_attr(miri, ignore = "minutes, and the crate has no unsafe code")]
     fn it_is_what_an_ordered_map_is(
-        slots in 1_u32..8, finer in 0_u32..5, levels in 1_usize..6,
+        slots in 1_u32..8, finer in 0_u32..5, levels in 1_usize..6, quota in prop_oneof![Just(2_048_usize), 1_usize..40],
         steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
     ) {
         let mut bench = Bench::new(1 << slots, levels);
         bench.wheel = Wheel::with_lowest(1 << (slots + finer), 1 << slots, levels).expect("memory");
+        bench.wheel.set_cascade_quota(quota);
         for step in steps {
             play(&mut bench, step);
         }
@@ -180,10 +182,13 @@ fn what_is_late_comes_out_by_its_deadline_however_it_was_inserted() {
 #[test]
 fn a_place_that_is_out_of_date_removes_nothing() {
     let mut bench = Bench::new(512, 4);
+    let other = bench.insert(10).expect("memory");
     let first = bench.insert(10).expect("memory");
     let place = bench.place(first);
+    assert!(place != bench.place(other) && Place::from_bits(place.to_bits()) == place);
     bench.advance_to(10, 100);
     assert!(!bench.wheel.remove(place, first), "it was taken");
+    bench.insert(20).expect("memory");
     let second = bench.insert(20).expect("memory");
     assert_eq!(bench.place(second), place, "the cell is used again");
     assert!(!bench.wheel.remove(place, first) && !bench.wheel.remove(place, 99));
@@ -191,73 +196,7 @@ fn a_place_that_is_out_of_date_removes_nothing() {
         assert!(!bench.wheel.remove(Place::from_bits(bits), second), "there is no such place");
         assert!(!bench.wheel.reinsert(&mut bench.store, Place::from_bits(bits), second));
     }
-    assert_eq!(Place::from_bits(place.to_bits()), place);
     bench.remove(second);
-}
-
-#[test]
-fn a_refusal_for_want_of_memory_changes_nothing() {
-    let mut bench = Bench::new(512, 4);
-    bench.wheel.lists.blocks.limit = 0;
-    assert_eq!(bench.insert(5), None);
-    assert_eq!((bench.wheel.len(), bench.wheel.next_wakeup(&bench.store), bench.wheel.memory()), (0, None, 0));
-    assert_eq!(bench.wheel.reserve(1), Err(OutOfMemory));
-    bench.wheel.lists.blocks.limit = usize::MAX;
-    bench.insert(5);
-    bench.advance_to(5, 100);
-}
-
-#[test]
-fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    // All of a chunk's blocks are in use.
-    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
-    bench.reset(ids[3], 700);
-    bench.reset(ids[9], 1_500);
-    for (now, left) in [(699, 14), (700, 13), (1_499, 13), (1_500, 12)] {
-        bench.advance_to(now, 100_000);
-        assert_eq!(ids.iter().filter(|id| bench.store.pending.contains_key(id)).count(), left, "at {now}");
-    }
-}
-
-#[test]
-fn what_found_no_cell_for_its_move_is_looked_at_when_it_is_due_and_not_before() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    // All of a chunk's blocks are in use.
-    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
-    for (id, deadline) in [(ids[3], 700), (ids[9], 1_500), (ids[4], 3_000)] {
-        bench.reset(id, deadline);
-    }
-    bench.advance_to(1, 100_000);
-    let mut woken = Vec::new();
-    while let Some(at) = bench.wheel.next_wakeup(&bench.store).filter(|at| *at <= 3_000) {
-        woken.push(at);
-        bench.advance_to(at, 100_000);
-    }
-    assert_eq!((woken.first(), woken.last(), woken.len()), (Some(&700), Some(&3_000), 3), "{woken:?}");
-}
-
-#[test]
-fn without_memory_one_call_takes_all_that_is_due_beside_what_was_moved_far_away() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|_| bench.insert(10).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    // All of a chunk's blocks are in use.
-    (200..).take_while(|deadline| bench.insert(*deadline).is_some()).count();
-    for (nth, id) in (0..).zip(&ids) {
-        bench.reset(*id, if nth < 3 { (1 + nth) << 20 } else { 50 });
-    }
-    let mut taken = 0;
-    bench.wheel.expire(&mut bench.store, 100, &mut 1_000, |store, id| {
-        store.pending.remove(&id);
-        taken += 1;
-        Take::Taken
-    });
-    assert_eq!(taken, 11);
 }
 
 #[test]
@@ -279,42 +218,6 @@ fn a_panic_of_the_users_takes_no_other_item_with_it() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
-fn shrink_gives_back_what_a_spike_has_left() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..10_000).map(|nth| bench.insert(10_000 + nth % 700).expect("memory")).collect();
-    let most = bench.wheel.memory();
-    let (stay, go): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| id % 500 == 499);
-    go.into_iter().for_each(|id| bench.remove(id));
-    assert_eq!(bench.wheel.memory(), most, "nothing goes back by itself");
-    bench.wheel.shrink_to(&mut bench.store, 0);
-    assert!(bench.wheel.memory() < most / 20, "{} of {most}", bench.wheel.memory());
-    bench.wheel.check();
-    stay.into_iter().for_each(|id| bench.remove(id));
-    bench.wheel.shrink_to(&mut bench.store, 0);
-    assert_eq!((bench.wheel.memory(), bench.wheel.len()), (0, 0));
-    bench.insert(20_000);
-    bench.advance_to(20_000, 100);
-    bench.wheel.reserve(1_000).expect("memory");
-    let reserved = bench.wheel.memory();
-    bench.wheel.shrink_to(&mut bench.store, 1_000);
-    assert_eq!(bench.wheel.memory(), reserved);
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
-fn what_was_reserved_is_there_and_a_warm_wheel_takes_no_more() {
-    let mut bench = Bench::new(512, 4);
-    bench.wheel.reserve(1_000).expect("memory");
-    let memory = bench.wheel.memory();
-    for round in 0..100 {
-        (0..1_000).for_each(|nth| _ = bench.insert(round * 1_000 + 1 + nth % 100));
-        bench.advance_to((round + 1) * 1_000, 100_000);
-    }
-    assert_eq!(bench.wheel.memory(), memory);
-}
-
-#[test]
 fn sizes_that_make_no_sense_are_refused_and_named() {
     let refused = |slots, levels| Wheel::<u32>::new(slots, levels).map(drop).expect_err("no wheel");
     assert_eq!(refused(500, 4), WheelError::Slots(500));
@@ -325,7 +228,8 @@ fn sizes_that_make_no_sense_are_refused_and_named() {
     assert_eq!(refused(1 << 50, 1), WheelError::OutOfMemory);
     assert!(format!("{}", refused(500, 4)).contains("can't have 500 slots a level: their number has to be"));
     assert!(format!("{}", refused(512, 7)).contains("may add up to 59 at most"));
-    assert!(Wheel::<u32>::new(512, 6).is_ok() && Wheel::<u32>::new(1, 1).is_ok());
+    assert_eq!(refused(2, 60), WheelError::Levels(60, 2));
+    assert!([(512, 6), (2, 59), (1, 1)].iter().all(|(slots, levels)| Wheel::<u32>::new(*slots, *levels).is_ok()));
 }
 
 #[test]
@@ -414,6 +318,109 @@ fn a_call_that_has_not_gone_through_all_that_is_due_leaves_no_budget() {
 }
 
 #[test]
+fn a_cascade_under_way_goes_on_in_the_next_tick_by_no_more_than_the_budget() {
+    let mut bench = Bench::new(512, 2);
+    (0..1_000).for_each(|_| _ = bench.insert(100 * 512 + 7).expect("memory"));
+    let begins = 100 * 512 - 256;
+    for now in begins..begins + 3 {
+        bench.wheel.expire(&mut bench.store, now, &mut 100, |_, id| panic!("{id} is early"));
+        let (before, mut budget) = (bench.wheel.cascaded(), 100);
+        bench.wheel.cascade(&mut bench.store, &mut budget);
+        assert_eq!((bench.wheel.cascaded() - before, budget), (100, 0));
+        assert_eq!(bench.wheel.next_wakeup(&bench.store), Some(now + 1));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
+fn however_slowly_cascades_go_all_come_out_at_their_time_as_they_were_inserted() {
+    for (slots, quota, most) in [2, 4, 8].into_iter().flat_map(|slots| {
+        [1, 2, 5].into_iter().flat_map(move |quota| [0, 1, 100].into_iter().map(move |most| (slots, quota, most)))
+    }) {
+        for deadline in (100..164).step_by(3) {
+            let mut bench = Bench::new(slots, 4);
+            bench.wheel.set_cascade_quota(quota);
+            let mut ids: Vec<_> = (0..12).map(|_| bench.insert(deadline).expect("memory")).collect();
+            let mut taken = Vec::new();
+            for now in 0..=deadline {
+                bench.wheel.expire(&mut bench.store, now, &mut 1_000, |_, id| {
+                    taken.push((now, id));
+                    Take::Taken
+                });
+                bench.wheel.cascade(&mut bench.store, &mut most.clone());
+                if now + 1 < deadline {
+                    ids.push(bench.insert(deadline).expect("memory"));
+                }
+            }
+            let expected: Vec<_> = ids.into_iter().map(|id| (deadline, id)).collect();
+            assert_eq!(taken, expected, "{slots} slots, a quota of {quota}, {most} moves a call");
+        }
+    }
+}
+
+#[test]
+fn what_is_late_does_not_wait_for_another_call_with_a_budget() {
+    let mut bench = Bench::new(512, 4);
+    bench.advance_to(100, 10);
+    (0..3).for_each(|_| _ = bench.insert(50));
+    assert_eq!(bench.turn(1, usize::MAX).len(), 1);
+    (0..2).for_each(|_| _ = bench.insert(60));
+    assert_eq!(bench.turn(10, usize::MAX).len(), 4);
+}
+
+#[test]
+fn a_call_takes_no_more_than_its_budget_and_says_what_is_left_of_it() {
+    let mut bench = Bench::new(512, 4);
+    (0..10).for_each(|_| _ = bench.insert(10));
+    for (mut budget, left, len) in [(4, 0, 6), (100, 94, 0)] {
+        bench.wheel.expire(&mut bench.store, 10, &mut budget, |_, _| Take::Taken);
+        assert_eq!((budget, bench.wheel.len(), bench.wheel.is_empty()), (left, len, len == 0));
+    }
+}
+
+#[test]
+fn the_last_tick_of_a_few_that_has_an_item_is_found_on_the_lowest_level() {
+    let mut bench = Bench::new(8, 2);
+    let ids = [3, 5, 9, 40].map(|deadline| bench.insert(deadline).expect("memory"));
+    assert_eq!(
+        [0..=15, 0..=8, 4..=5, 6..=8, 16..=80].map(|ticks| bench.wheel.last_due(ticks)),
+        [Some(9), Some(5), Some(5), None, None]
+    );
+    bench.remove(ids[1]);
+    assert_eq!(bench.wheel.last_due(0..=8), Some(3));
+    bench.advance_to(4, 100);
+    assert_eq!(bench.wheel.last_due(0..=8), None);
+    // Its slot's other list: a cascade has brought it.
+    bench.advance_to(36, 100);
+    assert_eq!(bench.wheel.last_due(36..=44), Some(40));
+}
+
+#[test]
+fn what_was_moved_to_later_is_counted_and_uses_up_the_budget_when_it_comes_up() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..10).map(|_| bench.insert(10).expect("memory")).collect();
+    ids.iter().for_each(|id| bench.reset(*id, 50));
+    for (mut budget, left, put_off) in [(4, 0, 4), (100, 94, 10)] {
+        bench.wheel.expire(&mut bench.store, 10, &mut budget, |_, id| panic!("{id} is early"));
+        assert_eq!((budget, bench.wheel.put_off()), (left, put_off));
+    }
+    bench.advance_to(50, 100);
+}
+
+#[test]
+fn what_is_to_come_later_and_is_due_all_the_same_is_asked_for_again() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..3).map(|_| bench.insert(10).expect("memory")).collect();
+    let mut asked = Vec::new();
+    // Its deadline was moved to a later one that has come, too.
+    bench.wheel.expire(&mut bench.store, 10, &mut 100, |_, id| {
+        asked.push(id);
+        if asked.len() == 2 { Take::Later } else { Take::Taken }
+    });
+    assert_eq!((asked, bench.wheel.len()), (Vec::from([ids[0], ids[1], ids[1], ids[2]]), 0));
+}
+
+#[test]
 fn a_jump_in_the_middle_of_a_cascade_keeps_the_order() {
     let mut bench = Bench::new(512, 2);
     let ids: Vec<_> = (0..20).map(|_| bench.insert(100 * 512 + 7).expect("memory")).collect();
@@ -456,18 +463,4 @@ fn the_end_of_time_is_reached_and_not_passed() {
     bench.now = u64::MAX;
     assert!(bench.turn(10, 10).is_empty());
     assert_eq!((bench.wheel.len(), bench.wheel.next_wakeup(&bench.store)), (1, None));
-}
-
-#[test]
-fn a_rescan_finds_what_has_no_cell_too() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
-    bench.reset(ids[3], 700); // its block waits apart for that deadline
-    bench.advance_to(100, 100_000);
-    bench.store.pending.get_mut(&ids[5]).expect("pending").deadline = 100;
-    bench.wheel.rescan();
-    assert!(bench.wheel.next_wakeup(&bench.store).is_some_and(|at| at <= 100));
-    assert_eq!(bench.turn(100_000, 100).len(), 1);
 }
