@@ -262,6 +262,31 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "nothing goes back to the system there")]
+    fn pages_that_were_given_back_are_used_before_new_memory_and_what_stayed_is_in_whole_magazines() {
+        let arena = Arena::new(0).expect("memory");
+        let cache = EntryCache::new();
+        // All of six chunks.
+        let mut taken = take(&cache, &arena, 4_032);
+        let chunks = arena.chunks.iter().count();
+        // Some pages are free, and of the others an entry is in use.
+        let kept: Vec<_> = taken.split_off(2_048).into_iter().enumerate().collect();
+        let (kept, others): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(nth, _)| nth % 64 == 0);
+        put(&cache, &arena, taken);
+        put(&cache, &arena, others.into_iter().map(|(_, entry)| entry).collect());
+        // SAFETY: the cache is used with this arena alone.
+        unsafe { cache.with(&arena) }.flush();
+        assert!(arena.shrink() > 0);
+        // SAFETY: the cache is used with this arena alone.
+        let first = unsafe { cache.with(&arena) }.refill().expect("some have stayed");
+        assert!(usize::from(cache.free_len.get()) < MAGAZINE);
+        put(&cache, &arena, vec![first]);
+        let again = take(&cache, &arena, 4_000);
+        assert_eq!(arena.chunks.iter().count(), chunks);
+        drop((kept, again));
+    }
+
+    #[test]
     fn reserved_memory_is_used_before_new_memory() {
         let arena = Arena::new(1000).expect("memory");
         take(&EntryCache::new(), &arena, 1000);
