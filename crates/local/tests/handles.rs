@@ -62,7 +62,7 @@ fn a_handle_or_a_sleep_that_is_dropped_gives_its_entry_back() {
                     driver.turn();
                 }
                 2 => drop((timeout, sleep)),
-                // The handle goes after the reset.
+                // Both go when they have been put off.
                 _ => sleep.reset(2 * SECOND),
             }
         }
