@@ -314,3 +314,57 @@ impl Core {
         self.wheel.cascade(&mut self.slab, &mut self.expiry_limit.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::Context;
+    use std::time::Duration;
+
+    use tourbillon::ManualClock;
+
+    use super::*;
+    use crate::{LocalDriver, LocalTimer};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_handle_or_a_sleep_that_is_dropped_gives_its_entry_back() {
+        let clock = ManualClock::new();
+        let ticks = Ticks::new(Some(Box::new(clock.clone())), Duration::from_millis(1));
+        let engine = Rc::new(Engine::new(ticks, Wheel::new(512, 4).expect("memory"), 100));
+        let (timer, mut driver) = (LocalTimer::new(Rc::clone(&engine)), LocalDriver::new(Rc::clone(&engine)));
+        let mut pass = || {
+            clock.advance(10 * SECOND);
+            driver.turn();
+        };
+        // The entry that was given back last is used next.
+        let next = || engine.core.borrow_mut().slab.free();
+        let first = next();
+        for end in 0..4 {
+            let timeout = timer.schedule(SECOND, || ()).expect("room");
+            assert_ne!(next(), first);
+            match end {
+                0 => assert!(timeout.cancel()),
+                1 => pass(),
+                2 => assert!(timeout.reset(2 * SECOND)),
+                _ => {}
+            }
+            drop(timeout);
+            pass();
+            assert_eq!(next(), first, "a handle, in way {end}");
+
+            let mut sleep = timer.sleep(SECOND);
+            let poll = Future::poll(Pin::new(&mut sleep), &mut Context::from_waker(Waker::noop()));
+            assert!(poll.is_pending());
+            assert_ne!(next(), first);
+            match end {
+                1 => pass(),
+                2 => sleep.reset(2 * SECOND),
+                _ => {}
+            }
+            drop(sleep);
+            assert_eq!(next(), first, "a sleep, in way {end}");
+        }
+    }
+}

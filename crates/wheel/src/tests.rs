@@ -71,7 +71,8 @@ proptest! {
     #[test]
     #[cfg_attr(miri, ignore = "minutes, and the crate has no unsafe code")]
     fn it_is_what_an_ordered_map_is(
-        slots in 1_u32..8, finer in 0_u32..5, levels in 1_usize..6, quota in prop_oneof![Just(2_048_usize), 1_usize..40],
+        slots in 1_u32..8, finer in 0_u32..5, levels in 1_usize..6,
+        quota in prop_oneof![Just(2_048_usize), 1_usize..40],
         steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
     ) {
         let mut bench = Bench::new(1 << slots, levels);

@@ -2,6 +2,20 @@
 
 use super::*;
 
+/// A wheel without memory for another block. One block is full, of items with this deadline, which
+/// are returned, and each other one of its chunk has one of `others`.
+fn without_memory(deadline: u64, others: impl Iterator<Item = u64>) -> (Bench, Vec<u32>) {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..14).map(|_| bench.insert(deadline).expect("memory")).collect();
+    bench.wheel.lists.blocks.limit = 0;
+    others.take_while(|other| bench.insert(*other).is_some()).count();
+    (bench, ids)
+}
+
+fn far() -> impl Iterator<Item = u64> {
+    (1..).map(|nth| nth << 24)
+}
+
 #[test]
 fn a_refusal_for_want_of_memory_changes_nothing() {
     let mut bench = Bench::new(512, 4);
@@ -17,11 +31,7 @@ fn a_refusal_for_want_of_memory_changes_nothing() {
 
 #[test]
 fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    // All of a chunk's blocks are in use.
-    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
+    let (mut bench, ids) = without_memory(1 << 20, far());
     bench.reset(ids[3], 700);
     bench.reset(ids[9], 1_500);
     for (now, left) in [(699, 14), (700, 13), (1_499, 13), (1_500, 12)] {
@@ -32,11 +42,7 @@ fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
 
 #[test]
 fn what_found_no_cell_for_its_move_is_looked_at_when_it_is_due_and_not_before() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    // All of a chunk's blocks are in use.
-    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
+    let (mut bench, ids) = without_memory(1 << 20, far());
     for (id, deadline) in [(ids[3], 700), (ids[9], 1_500), (ids[4], 3_000)] {
         bench.reset(id, deadline);
     }
@@ -51,11 +57,7 @@ fn what_found_no_cell_for_its_move_is_looked_at_when_it_is_due_and_not_before() 
 
 #[test]
 fn without_memory_one_call_takes_all_that_is_due_beside_what_was_moved_far_away() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|_| bench.insert(10).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    // All of a chunk's blocks are in use.
-    (200..).take_while(|deadline| bench.insert(*deadline).is_some()).count();
+    let (mut bench, ids) = without_memory(10, 200..);
     for (nth, id) in (0..).zip(&ids) {
         bench.reset(*id, if nth < 3 { (1 + nth) << 20 } else { 50 });
     }
@@ -136,10 +138,7 @@ fn shrink_copies_nothing_unless_half_of_the_blocks_are_to_spare() {
 
 #[test]
 fn a_rescan_finds_what_has_no_cell_too() {
-    let mut bench = Bench::new(512, 4);
-    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
-    bench.wheel.lists.blocks.limit = 0;
-    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
+    let (mut bench, ids) = without_memory(1 << 20, far());
     bench.reset(ids[3], 700); // its block waits apart for that deadline
     bench.advance_to(100, 100_000);
     bench.store.pending.get_mut(&ids[5]).expect("pending").deadline = 100;

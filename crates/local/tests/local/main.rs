@@ -1,5 +1,7 @@
 //! What a local engine promises: the timers of one thread.
 
+mod handles;
+
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
