@@ -62,3 +62,17 @@ impl<F> fmt::Display for ScheduleError<F> {
 }
 
 impl<F> Error for ScheduleError<F> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_says_what_it_is_and_no_other() {
+        for kind in [Refusal::Shutdown, Refusal::Full, Refusal::OutOfMemory] {
+            let error = ScheduleError::from((kind, 5));
+            assert_eq!((error.kind(), error.is_shutdown()), (kind, kind == Refusal::Shutdown));
+            assert_eq!((error.is_full(), error.into_inner()), (kind == Refusal::Full, 5));
+        }
+    }
+}
