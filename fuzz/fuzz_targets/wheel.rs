@@ -40,9 +40,11 @@ impl Op {
             4 => Self::Never,
             5..=7 => Self::Remove(few(bytes, |bytes| u32::arbitrary(bytes))?),
             8..=9 => Self::Reset(u32::arbitrary(bytes)?, delay(bytes)?),
-            10 => Self::Stop(delay(bytes)?, usize::from(u8::arbitrary(bytes)? % 20)),
+            10 => Self::Turn(delay(bytes)?, 100_000, usize::from(u8::arbitrary(bytes)? % 20)),
             11 => Self::Shrink,
             12 => Self::Advance(delay(bytes)?, 1 + usize::from(u8::arbitrary(bytes)? % 40)),
+            13 => Self::Turn(delay(bytes)?, 1 + usize::from(u8::arbitrary(bytes)? % 40), usize::MAX),
+            14 => Self::Rescan,
             _ => Self::Advance(delay(bytes)?, 100_000),
         })
     }

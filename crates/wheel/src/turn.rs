@@ -52,13 +52,10 @@ impl<T: Copy + Eq> Wheel<T> {
         loop {
             if self.homeless_at <= now {
                 self.lists.splice(HOMELESS, ASIDE);
-                self.homeless_at = NEVER;
+                (self.homeless_at, self.is_swept) = (NEVER, false);
             }
-            if !self.lists.is_empty(ASIDE) {
-                if !self.sweep(items, now, &mut moves) {
-                    break;
-                }
-                self.lists.sort(items, DUE);
+            if !self.is_swept && !self.sweep(items, now, &mut moves) {
+                break;
             }
             // All ticks before the cursor have been processed.
             let due_by = now.min(self.cursor.saturating_sub(1));
@@ -269,14 +266,16 @@ impl<T: Copy + Eq> Wheel<T> {
     pub fn rescan(&mut self) {
         self.set_all_aside();
         self.lists.splice(FAR, ASIDE);
-        self.homeless_at = 0;
     }
 
-    /// Sets all aside that is in a slot, the oldest items of a deadline first: what cascades have
-    /// brought, then what is still on its way, then what was inserted directly; and of each of
-    /// these the coarsest level first.
+    /// Sets all aside, the oldest items of a deadline first: what cascades, or calls that were not
+    /// through, have put back, then what is still on its way, then what was inserted directly; and
+    /// of each of these the coarsest level first.
     #[cold]
     fn set_all_aside(&mut self) {
+        self.lists.splice(DUE, HOMELESS);
+        self.lists.splice(ASIDE, HOMELESS);
+        (self.homeless_at, self.is_swept) = (NEVER, false);
         let Self { lists, levels, cursor, .. } = self;
         let splice_slots = |lists: &mut Lists<T>, which: u32| {
             for level in levels.iter().rev() {
@@ -285,13 +284,15 @@ impl<T: Copy + Eq> Wheel<T> {
         };
         splice_slots(lists, 0);
         (1..levels.len()).rev().for_each(|level| lists.splice(cascade_list(level), ASIDE));
+        lists.splice(HOMELESS, ASIDE);
         splice_slots(lists, 1);
     }
 
-    /// Looks at what was set aside, and makes due what is. Returns whether it is through.
+    /// Looks at what was set aside, and makes due what is. Once it is through, sorts all that is
+    /// due. Returns whether it is.
     #[cold]
     fn sweep<S: Items<Item = T>>(&mut self, items: &mut S, now: u64, moves: &mut usize) -> bool {
-        self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
+        self.is_swept = self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
             let deadline = items.deadline(item);
             let moved = if deadline < wheel.cursor {
                 wheel.put(items, item, Target::outside(DUE))
@@ -305,7 +306,11 @@ impl<T: Copy + Eq> Wheel<T> {
                 wheel.homeless_at = wheel.homeless_at.min(deadline);
                 HOMELESS
             })
-        })
+        });
+        if self.is_swept {
+            self.lists.sort(items, DUE);
+        }
+        self.is_swept
     }
 
     /// Goes through up to `quota` items of a list, from the first on. Returns whether it is empty

@@ -56,6 +56,9 @@ pub struct Wheel<T> {
     pub(crate) late_first: bool,
     /// When to look again at what found no cell: at its earliest deadline as of the last look.
     pub(crate) homeless_at: u64,
+    /// Whether all that was set aside has been looked at, and what is due is sorted. The first says
+    /// nothing of the second: what is aside may be removed, too.
+    pub(crate) is_swept: bool,
     pub(crate) len: usize,
     pub(crate) cascaded: u64,
     pub(crate) put_off: u64,
@@ -135,7 +138,8 @@ impl<T: Copy + Eq> Wheel<T> {
             cursor: 0,
             quiet_until: 0,
             late_first: true,
-            homeless_at: 0,
+            homeless_at: NEVER,
+            is_swept: true,
             len: 0,
             cascaded: 0,
             put_off: 0,

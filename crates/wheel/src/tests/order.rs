@@ -1,0 +1,132 @@
+//! What comes due comes out by deadline, and as it was inserted within one.
+
+use super::*;
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
+fn what_is_late_comes_out_by_its_deadline_however_it_was_inserted() {
+    let mut bench = Bench::new(512, 4);
+    bench.advance_to(100_000, 100);
+    (0..10_000).for_each(|nth| _ = bench.insert(nth * 7_919 % 50_000));
+    let taken = bench.turn(100_000, usize::MAX);
+    assert!(taken.len() == 10_000 && taken.is_sorted_by_key(|(id, deadline, _)| (*deadline, *id)));
+}
+
+#[test]
+fn what_is_moved_to_later_comes_out_by_its_deadline_also_in_a_late_turn() {
+    let mut bench = Bench::new(512, 4);
+    let (moved, other) = (bench.insert(10).expect("memory"), bench.insert(30).expect("memory"));
+    bench.reset(moved, 60);
+    bench.now = 100;
+    let order: Vec<_> = bench.turn(100, 100).into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(order, [other, moved]);
+}
+
+#[test]
+fn what_waits_for_its_round_comes_out_in_order_with_a_small_budget() {
+    let mut bench = Bench::new(2, 1);
+    let ids = [1, 3, 1].map(|deadline| bench.insert(deadline).expect("memory"));
+    bench.now = 1;
+    let mut order = bench.turn(1, 100);
+    bench.now = 3;
+    (0..9).for_each(|_| order.extend(bench.turn(1, 100)));
+    let order: Vec<_> = order.into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(order, [ids[0], ids[2], ids[1]]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
+fn a_jump_that_is_gone_through_in_parts_keeps_the_order() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..3_000).map(|_| bench.insert((1 << 50) + 5).expect("memory")).collect();
+    bench.now = 1 << 50;
+    let mut order = bench.turn(2_048, usize::MAX);
+    bench.now += 5;
+    (0..10).for_each(|_| order.extend(bench.turn(2_048, usize::MAX)));
+    assert!(order.into_iter().map(|(id, ..)| id).eq(ids));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
+fn however_slowly_cascades_go_all_come_out_at_their_time_as_they_were_inserted() {
+    let ways = [(1, 0), (1, 1), (1, 100), (2, 0), (2, 1), (5, 0), (5, 100)];
+    for (slots, (quota, most)) in [2, 4, 8].into_iter().flat_map(|slots| ways.map(|way| (slots, way))) {
+        for deadline in (100..164).step_by(3) {
+            let mut bench = Bench::new(slots, 4);
+            bench.wheel.set_cascade_quota(quota);
+            let mut ids: Vec<_> = (0..12).map(|_| bench.insert(deadline).expect("memory")).collect();
+            let mut taken = Vec::new();
+            for now in 0..=deadline {
+                bench.wheel.expire(&mut bench.store, now, &mut 1_000, |_, id| {
+                    taken.push((now, id));
+                    Take::Taken
+                });
+                bench.wheel.cascade(&mut bench.store, &mut most.clone());
+                if now + 1 < deadline {
+                    ids.push(bench.insert(deadline).expect("memory"));
+                }
+            }
+            let expected: Vec<_> = ids.into_iter().map(|id| (deadline, id)).collect();
+            assert_eq!(taken, expected, "{slots} slots, a quota of {quota}, {most} moves a call");
+        }
+    }
+}
+
+#[test]
+fn a_jump_in_the_middle_of_a_cascade_keeps_the_order() {
+    let mut bench = Bench::new(512, 2);
+    let ids: Vec<_> = (0..20).map(|_| bench.insert(100 * 512 + 7).expect("memory")).collect();
+    bench.wheel.expire(&mut bench.store, 100 * 512 - 256, &mut 100, |_, id| panic!("{id} is early"));
+    bench.wheel.cascade(&mut bench.store, &mut 10);
+    bench.now = 1 << 40;
+    assert!(bench.turn(100, 100).into_iter().map(|(id, ..)| id).eq(ids));
+
+    let mut bench = Bench::new(4, 2);
+    let first = bench.insert(32 * 3 + 16).expect("memory");
+    // Its slot is opened for a round.
+    bench.now = 14;
+    bench.turn(100, 100);
+    let second = bench.insert(32 * 3 + 16).expect("memory");
+    bench.now = 100_000;
+    assert!(bench.turn(100, 100).into_iter().map(|(id, ..)| id).eq([first, second]));
+}
+
+#[test]
+fn what_a_jump_makes_due_is_sorted_also_if_the_rest_of_it_is_removed() {
+    let mut bench = Bench::new(16, 1);
+    bench.wheel.set_cascade_quota(1);
+    let ids = [161, 34, 3].map(|deadline| bench.insert(deadline).expect("memory"));
+    bench.now = 1_000;
+    // Each turn looks at one. What it has not looked at may be due earlier.
+    assert!((0..2).all(|_| bench.turn(1, usize::MAX).is_empty()));
+    bench.remove(ids[2]);
+    assert!(bench.turn(100, usize::MAX).into_iter().map(|(id, ..)| id).eq([ids[1], ids[0]]));
+}
+
+#[test]
+fn a_second_rescan_before_the_first_is_through_keeps_the_order() {
+    let mut bench = Bench::new(64, 1);
+    bench.wheel.set_cascade_quota(1);
+    let mut ids: Vec<_> = (0..2).map(|_| bench.insert(29).expect("memory")).collect();
+    bench.wheel.rescan();
+    bench.now = 1;
+    bench.turn(1, usize::MAX);
+    ids.extend(bench.insert(29));
+    bench.wheel.rescan();
+    bench.turn(1, usize::MAX);
+    bench.now = 29;
+    assert!(bench.turn(100, usize::MAX).into_iter().map(|(id, ..)| id).eq(ids));
+}
+
+#[test]
+fn a_rescan_before_a_call_is_through_keeps_the_order() {
+    let mut bench = Bench::new(4, 1);
+    let mut ids: Vec<_> = (0..3).map(|_| bench.insert(29).expect("memory")).collect();
+    // They come up for a round, and the call looks at one of them.
+    bench.now = 1;
+    bench.turn(1, usize::MAX);
+    ids.extend(bench.insert(29));
+    bench.wheel.rescan();
+    bench.now = 29;
+    assert!(bench.turn(100, usize::MAX).into_iter().map(|(id, ..)| id).eq(ids));
+}
