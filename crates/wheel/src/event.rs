@@ -17,7 +17,8 @@ pub(crate) enum Event {
 
 impl<T: Copy + Eq> Wheel<T> {
     /// Returns the tick at which the wheel has to be turned next: by [`expire`](Self::expire), and
-    /// then [`cascade`](Self::cascade). 0 means at once, `None` that nothing will come up.
+    /// then [`cascade`](Self::cascade), with the time of then. 0 means at once, `None` that nothing
+    /// will come up.
     ///
     /// That is not later than the earliest deadline. It may be earlier, for a cascade, or for an
     /// item whose deadline has been moved, or waits for another round. A few items that are alone

@@ -11,14 +11,15 @@ impl<T: Copy + Eq> Wheel<T> {
     ///
     /// `take` says what becomes of each item. It is called only for items whose deadline, as the
     /// store says, has come. If it panics, the item counts as taken. `now` should not go back: what
-    /// was due by an earlier call then waits until it is due again.
+    /// was due by an earlier call, and what is late, then waits until `now` is where it was.
     ///
     /// `budget` is how many items the call may handle. The call lowers it for each: also for those
     /// that come up and are not due, since their deadlines were moved. If a cascade has to be over,
     /// the call moves as many items of it at most, or the
     /// [quota of cascades](Self::set_cascade_quota) if that is more. What is left over in either
     /// way waits for the next call: then the budget is 0, and [`next_wakeup`](Self::next_wakeup)
-    /// says so too. What was due when it was inserted takes turns with what has become due.
+    /// says when that has to be. What was due when it was inserted takes turns with what has become
+    /// due.
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
     /// beyond all that the last level reaches, the call looks at each item once, and sorts what is
@@ -49,6 +50,8 @@ impl<T: Copy + Eq> Wheel<T> {
         let now = now.min(NEVER - 1);
         // A move is cheap beside what is done with an item that is due.
         let mut moves = (*budget).max(self.cascade_quota);
+        // Nothing is left over that had its turn.
+        self.late_first |= self.lists.is_empty(DUE);
         loop {
             if self.homeless_at <= now {
                 self.lists.splice(HOMELESS, ASIDE);
@@ -261,7 +264,8 @@ impl<T: Copy + Eq> Wheel<T> {
 
     /// Makes the next [`expire`](Self::expire) look at all items, and put each where its deadline
     /// of then belongs. It is for deadlines that were moved to earlier ones without a
-    /// [`reinsert`](Self::reinsert).
+    /// [`reinsert`](Self::reinsert). Until all were looked at, nothing is taken: so a rescan before
+    /// each call may keep all waiting. What is due then is sorted in one step.
     #[cold]
     pub fn rescan(&mut self) {
         self.set_all_aside();
@@ -273,7 +277,10 @@ impl<T: Copy + Eq> Wheel<T> {
     /// of each of these the coarsest level first.
     #[cold]
     fn set_all_aside(&mut self) {
-        self.lists.splice(DUE, HOMELESS);
+        if self.levels.len() == 1 {
+            // Some may have come up for another round.
+            self.lists.splice(DUE, HOMELESS);
+        }
         self.lists.splice(ASIDE, HOMELESS);
         (self.homeless_at, self.is_swept) = (NEVER, false);
         let Self { lists, levels, cursor, .. } = self;
@@ -289,7 +296,7 @@ impl<T: Copy + Eq> Wheel<T> {
     }
 
     /// Looks at what was set aside, and makes due what is. Once it is through, sorts all that is
-    /// due. Returns whether it is.
+    /// due, or late. Returns whether it is.
     #[cold]
     fn sweep<S: Items<Item = T>>(&mut self, items: &mut S, now: u64, moves: &mut usize) -> bool {
         self.is_swept = self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
@@ -308,6 +315,8 @@ impl<T: Copy + Eq> Wheel<T> {
             })
         });
         if self.is_swept {
+            // What it has found may be due before what is late.
+            self.lists.splice(LATE, DUE);
             self.lists.sort(items, DUE);
         }
         self.is_swept

@@ -198,7 +198,8 @@ impl<T: Copy + Eq> Wheel<T> {
     ///
     /// The deadline may be moved to a later one without a word to the wheel: the item's slot comes
     /// up, and the wheel puts the item where it belongs then. A move to an earlier one needs
-    /// [`reinsert`](Self::reinsert): without it the item is late.
+    /// [`reinsert`](Self::reinsert): without it the item is late, and
+    /// [`next_wakeup`](Self::next_wakeup) may say a tick that has passed.
     ///
     /// The call takes constant time. It allocates a chunk of blocks now and then.
     ///

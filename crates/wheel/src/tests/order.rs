@@ -130,3 +130,37 @@ fn a_rescan_before_a_call_is_through_keeps_the_order() {
     bench.now = 29;
     assert!(bench.turn(100, usize::MAX).into_iter().map(|(id, ..)| id).eq(ids));
 }
+
+#[test]
+fn a_rescan_does_not_hold_up_what_is_due_already() {
+    let mut bench = Bench::new(512, 4);
+    (0..3_000).for_each(|_| _ = bench.insert(100));
+    bench.now = 100;
+    assert_eq!(bench.turn(100, usize::MAX).len(), 100);
+    for _ in 1..30 {
+        bench.wheel.rescan();
+        assert_eq!(bench.turn(100, usize::MAX).len(), 100);
+    }
+}
+
+#[test]
+fn what_a_rescan_finds_due_goes_behind_what_is_late_and_earlier() {
+    let mut bench = Bench::new(512, 4);
+    bench.advance_to(100, 100);
+    let [later, late] = [1_000, 3].map(|deadline| bench.insert(deadline).expect("memory"));
+    bench.store.pending.get_mut(&later).expect("pending").deadline = 5;
+    bench.wheel.rescan();
+    assert_eq!(bench.turn(100, usize::MAX).iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [late, later]);
+}
+
+#[test]
+fn what_is_late_goes_first_also_after_a_call_whose_rest_was_removed() {
+    let mut bench = Bench::new(512, 4);
+    bench.advance_to(100, 100);
+    let removed = bench.insert(50).expect("memory");
+    assert!(bench.turn(0, usize::MAX).is_empty());
+    bench.remove(removed);
+    let ids = [3, 150].map(|deadline| bench.insert(deadline).expect("memory"));
+    bench.now = 200;
+    assert_eq!(bench.turn(100, usize::MAX).iter().map(|(id, ..)| *id).collect::<Vec<_>>(), ids);
+}
