@@ -7,10 +7,13 @@ use crate::sync::{AtomicU64, Ordering, Shown};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to the counter. Only the writer may call this: it is not a read-modify-write.
+    /// Adds to the counter. Only the writer may call this: it is not a read-modify-write. With 0 it
+    /// writes nothing, so that others keep the line.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
-        self.set(self.get() + n);
+        if n > 0 {
+            self.set(self.get() + n);
+        }
     }
 
     /// Sets the counter. Only the writer may call this.

@@ -47,10 +47,7 @@ impl Core {
         let mut due = Due { wheel, now: *now, budget, taken: Taken { free, wakes, shared, remote, fired: 0 } };
         take(&mut due);
         let fired = due.taken.fired;
-        let put_off = self.wheel.put_off() - put_off;
-        if put_off > 0 {
-            remote.counters.relinked.add(put_off);
-        }
+        remote.counters.relinked.add(self.wheel.put_off() - put_off);
         fired
     }
 }

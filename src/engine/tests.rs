@@ -4,7 +4,7 @@
 mod turns;
 mod wakes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use std::mem::ManuallyDrop;
@@ -37,6 +37,9 @@ impl Bell {
     }
 }
 
+/// The deadlines of the timeouts that have run, in that order.
+type Ran = Arc<Mutex<Vec<u64>>>;
+
 /// The second of an engine's two shards.
 struct Rig {
     shared: SharedRef,
@@ -65,7 +68,11 @@ impl Rig {
     }
 
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
-        let timeline = Timeline::new(Some(CustomClock::new(ManualClock::new())), Duration::from_micros(1));
+        let clock = CustomClock::new(ManualClock::new());
+        Self::on(Timeline::new(Some(clock), Duration::from_micros(1)), limits, max_pending)
+    }
+
+    fn on(timeline: Timeline, limits: Limits, max_pending: Option<usize>) -> Self {
         let arena = Arena::new(0).expect("memory");
         let plan = SharedPlan { timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
         let (shared, bell) = (SharedRef::create(plan, numbers()).expect("memory"), Bell::default());
@@ -90,10 +97,14 @@ impl Rig {
     }
 
     fn push_with(&self, deadline: Subtick, with: ArmFlags) -> NonNull<Entry> {
+        let witness = Arc::clone(&self.witness);
+        self.push_task(deadline, with, move || drop(witness))
+    }
+
+    fn push_task(&self, deadline: Subtick, with: ArmFlags, task: impl FnOnce() + Send + 'static) -> NonNull<Entry> {
         let remote = self.remote();
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
-        let witness = Arc::clone(&self.witness);
-        let armed = entry.arm(remote.as_home(), move || drop(witness), deadline, with);
+        let armed = entry.arm(remote.as_home(), task, deadline, with);
         let address = armed.address();
         assert!(remote.push(armed, deadline, self.shared.timeline()).is_ok(), "open");
         address
@@ -112,6 +123,12 @@ impl Rig {
 
     fn reset_and_push(&self, held: &Held, deadline: Subtick) {
         self.push_moved(held, self.reset(held, deadline));
+    }
+
+    /// Pushes a timeout that notes its deadline when it runs.
+    fn push_noted(&self, deadline: u64, ran: &Ran) {
+        let ran = Arc::clone(ran);
+        self.push_task(Subtick::new(deadline), ArmFlags::NONE, move || ran.lock().expect("no panic").push(deadline));
     }
 
     fn turn(&mut self, now: u64) -> TurnResult {

@@ -11,14 +11,14 @@ use crate::time::Subtick;
 
 /// How many entries of one queue the owner goes through before it looks at the next queue: some 50
 /// µs of work.
-const PART: usize = 1_024;
+pub(super) const PART: usize = 1_024;
 
 /// How many arrivals are turned round before the next look at the other queues.
 const TURNED_ROUND: usize = 4 * PART;
 
 /// So many arrivals go before what is due, so that what is overdue after a stall runs by its
 /// deadlines: some 4 ms of work at most. Of more only a part goes before it.
-const BEFORE_DUE: usize = 64 * PART - 2;
+pub(super) const BEFORE_DUE: usize = 64 * PART - 2;
 
 /// Shows a number to other threads. An unchanged one is not written again.
 fn note(shown: &Counter, now: usize) {
@@ -211,9 +211,7 @@ impl Core {
     fn step_arrivals(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues, most: usize) -> bool {
         let relinked = self.relink(shared, remote, queues.moves.min(most));
         let turned_round = self.inbox.turn_round(queues.turned_round.min(TURNED_ROUND));
-        if turned_round > 0 {
-            remote.counters.turned_round.add(turned_round as u64);
-        }
+        remote.counters.turned_round.add(turned_round as u64);
         let transferred = self.link(shared, remote, queues.transfers.min(most));
         queues.moves -= relinked;
         queues.turned_round -= turned_round;
@@ -265,9 +263,7 @@ impl Core {
             self.pop(shared, entry);
             collected += 1;
         }
-        if collected > 0 {
-            remote.counters.collected.add(collected as u64);
-        }
+        remote.counters.collected.add(collected as u64);
         collected
     }
 
@@ -281,10 +277,8 @@ impl Core {
             popped += 1;
             relinked += usize::from(self.pop(shared, entry));
         }
-        if popped > 0 {
-            remote.counters.relinked.add(relinked as u64);
-            remote.counters.collected.add((popped - relinked) as u64);
-        }
+        remote.counters.relinked.add(relinked as u64);
+        remote.counters.collected.add((popped - relinked) as u64);
         popped
     }
 
@@ -327,10 +321,10 @@ impl Core {
                 cancelled += 1;
             }
         }
-        if gone_through > 0 {
-            note(&remote.counters.cancelled_share, cancelled * WHOLE / gone_through.max(1));
-            remote.counters.transferred.add(gone_through as u64);
+        if let Some(share) = (cancelled * WHOLE).checked_div(gone_through) {
+            note(&remote.counters.cancelled_share, share);
         }
+        remote.counters.transferred.add(gone_through as u64);
         gone_through
     }
 

@@ -209,3 +209,14 @@ impl Turn {
         self.took
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_looks_for_help_twice_within_2_ms_and_then_ever_more_rarely() {
+        let after = |since| Looks { last: Duration::ZERO, since }.interval().as_millis();
+        assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8, u32::MAX].map(after), [1, 1, 2, 4, 8, 16, 32, 64, 64, 64]);
+    }
+}

@@ -3,7 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::super::batch::MAX_BATCH;
+use super::super::turn::{BEFORE_DUE, PART};
 use super::*;
+
+/// So much that it limits nothing.
+const ALL: Limits = Limits { transfer: 1 << 20, expiry: 1 << 20 };
 
 #[test]
 fn a_turn_transfers_up_to_its_limit_and_says_whether_more_are_left() {
@@ -63,6 +67,7 @@ fn a_turn_moves_resets_up_to_its_limit_and_says_whether_more_are_left() {
     assert_eq!(rig.remote().counters.relinked.get(), 3);
     assert!(!rig.turn(0).more);
     assert_eq!((rig.remote().counters.relinked.get(), rig.shard.earliest(&rig.shared)), (4, Subtick::new(50)));
+    assert_eq!(rig.remote().counters.collected.get(), 0, "none of them was cancelled");
     assert_eq!(rig.turn(49).fired, 0);
     assert_eq!((rig.turn(50).fired, rig.turn(50).fired), (3, 1), "the limit is three a turn");
 }
@@ -119,6 +124,52 @@ fn what_was_reset_to_now_while_a_turn_began_is_due_in_it() {
     rig.reset_and_push(&held, now);
     let turn = rig.shard.turn(&rig.shared, Subtick::ZERO, || Some(now), |due| due.hand_over(&mut run));
     assert_eq!((turn.fired, rig.shard.next_due(&rig.shared)), (1, Some(Subtick::new(4))));
+}
+
+#[test]
+fn what_was_pushed_while_a_turn_began_is_due_in_it() {
+    let mut rig = Rig::new(ENOUGH);
+    rig.push(Subtick::new(3));
+    let look = || Some(Subtick::new(3));
+    assert_eq!(rig.shard.turn(&rig.shared, Subtick::ZERO, look, |due| due.hand_over(&mut run)).fired, 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "65,534 timeouts")]
+fn after_a_stall_what_has_arrived_runs_by_its_deadlines_unless_it_is_very_much() {
+    for (arrivals, by_deadline) in [(BEFORE_DUE, true), (BEFORE_DUE + 1, false)] {
+        let (mut rig, ran) = (Rig::new(ALL), Ran::default());
+        rig.push_noted(6, &ran);
+        rig.turn(0);
+        (0..arrivals).for_each(|nth| rig.push_noted(12 - nth as u64 * 10 / arrivals as u64, &ran));
+        assert_eq!(rig.turn(20).fired, 1 + arrivals, "in one turn");
+        let ran = ran.lock().expect("no panic");
+        assert_eq!(ran.is_sorted(), by_deadline, "{arrivals} have arrived");
+        assert!(by_deadline || ran[0] == 6, "it waits for the others");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "65,535 timeouts")]
+fn what_comes_due_while_very_much_is_taken_in_does_not_wait_for_the_end_of_that() {
+    let mut rig = Rig::new(ALL);
+    rig.push(Subtick::new(5));
+    rig.turn(0);
+    (0..=BEFORE_DUE).for_each(|_| _ = rig.push(FAR));
+    let (shared, mut passed, mut waited) = (rig.shared.clone(), 0, u64::MAX);
+    // A subtick passes with each part.
+    let look = || {
+        passed += 1;
+        Some(Subtick::new(passed))
+    };
+    let turn = rig.shard.turn(&shared, Subtick::ZERO, look, |due| {
+        due.hand_over(&mut |batch| {
+            waited = shared.remote(1).counters.transferred.get();
+            run(batch);
+        });
+    });
+    assert_eq!((turn.fired, rig.shard.linked()), (1, BEFORE_DUE + 1));
+    assert!(waited <= 5 * PART as u64, "{waited} were linked before it ran");
 }
 
 #[test]

@@ -90,6 +90,28 @@ fn resets_that_pile_up_wake_whatever_their_deadlines() {
 }
 
 #[test]
+fn a_worker_sleeps_until_the_last_timeout_of_a_tick_but_not_over_what_was_next_when_it_came() {
+    // Nobody asks that clock in this test. A tick has 16 subticks.
+    let mut rig = Rig::on(Timeline::new(None, Duration::from_secs(1)), ENOUGH, None);
+    let held = [rig.push_held(Subtick::new(9)), rig.push_held(FAR)];
+    rig.push(Subtick::new(3));
+    let last_due = |rig: &mut Rig| rig.shard.last_due_of_tick(&rig.shared).expect("some are pending").get();
+    rig.turn(0);
+    assert_eq!(last_due(&mut rig), 9);
+    rig.push(Subtick::new(1));
+    rig.turn(0);
+    assert_eq!(last_due(&mut rig), 1, "it was next when it was pushed");
+    assert_eq!((rig.turn(1).fired, last_due(&mut rig)), (1, 9));
+    rig.reset_and_push(&held[1], Subtick::new(2));
+    rig.turn(1);
+    assert_eq!(last_due(&mut rig), 2, "it was next when it was reset");
+    assert_eq!((rig.turn(2).fired, last_due(&mut rig)), (1, 9));
+    rig.reset_and_push(&held[0], Subtick::new(4));
+    rig.turn(2);
+    assert_eq!(last_due(&mut rig), 4);
+}
+
+#[test]
 fn a_worker_does_not_fall_asleep_over_unseen_requests() {
     let mut rig = Rig::new(ENOUGH);
     rig.turn(0);
