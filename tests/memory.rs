@@ -360,6 +360,25 @@ fn after_a_spike_the_memory_that_no_timeout_uses_can_be_given_back_and_used_agai
 }
 
 #[test]
+fn the_end_of_an_engine_does_not_touch_what_it_has_given_back() {
+    alone(|| {
+        const SPIKE: usize = 200_000;
+        let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
+        let spike: Vec<_> = (0..SPIKE).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+        spike.into_iter().for_each(|timeout| assert!(timeout.cancel()));
+        while driver.turn() > 0 || timer.stats().inbox_depth > 0 {}
+        assert!(timer.shrink() >= SPIKE * 64 * 9 / 10);
+        // A handle keeps the memory beyond the engine's end.
+        let held = timer.schedule(HOUR, || ()).expect("accepted");
+        let before = resident_bytes();
+        drop((driver, timer));
+        assert!(held.is_cancelled());
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(grown <= SPIKE * 64 / 10, "{grown} bytes more are resident");
+    });
+}
+
+#[test]
 fn reserved_memory_is_not_given_back() {
     alone(|| {
         let timer = Timer::builder().executor(Inline).capacity(200_000).build().expect("the options make sense");
