@@ -34,6 +34,11 @@ fn go_around(timer: &Timer, steps: usize, mut end: impl FnMut(usize, Timeout)) {
     ring.into_iter().for_each(|timeout| assert!(timeout.cancel()));
 }
 
+fn count(ended: &Arc<AtomicUsize>) -> impl Fn() + Send + 'static + use<> {
+    let ended = Arc::clone(ended);
+    move || _ = ended.fetch_add(1, Ordering::Relaxed)
+}
+
 fn cancel(_: usize, timeout: Timeout) {
     assert!(timeout.cancel());
 }
@@ -356,6 +361,42 @@ fn after_a_spike_the_memory_that_no_timeout_uses_can_be_given_back_and_used_agai
         }
         assert_eq!(timer.shrink() / (SPIKE * 64), 0, "once");
         assert_counters_reconcile(&timer.stats());
+    });
+}
+
+#[test]
+fn timeouts_sleeps_and_series_that_end_in_waves_take_no_more_memory_than_a_wave() {
+    alone(|| {
+        const WAVE: usize = 1_000;
+        let timer = Timer::builder().build().expect("the options make sense");
+        let ended = Arc::new(AtomicUsize::new(0));
+        let waves: [&dyn Fn(); 3] = [
+            &|| (0..WAVE).for_each(|_| timer.schedule_detached(Duration::ZERO, count(&ended)).expect("accepted")),
+            &|| {
+                let series = |_| {
+                    let count = count(&ended);
+                    timer.schedule_repeating(Duration::ZERO, move || {
+                        count();
+                        None
+                    })
+                };
+                (0..WAVE).map(series).for_each(|series| drop(series.expect("accepted")));
+            },
+            &|| {
+                let sleeps = (0..WAVE).map(|_| timer.sleep(Duration::ZERO));
+                pollster::block_on(futures_util::future::join_all(sleeps));
+                ended.fetch_add(WAVE, Ordering::Relaxed);
+            },
+        ];
+        for wave in waves {
+            for _ in 0..100 {
+                let before = ended.load(Ordering::Relaxed);
+                wave();
+                eventually("all end", || ended.load(Ordering::Relaxed) == before + WAVE);
+            }
+            let capacity = timer.stats().capacity;
+            assert!(capacity <= 20 * WAVE, "there is memory for {capacity} timeouts");
+        }
     });
 }
 
