@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -373,14 +374,10 @@ fn timeouts_sleeps_and_series_that_end_in_waves_take_no_more_memory_than_a_wave(
         let waves: [&dyn Fn(); 3] = [
             &|| (0..WAVE).for_each(|_| timer.schedule_detached(Duration::ZERO, count(&ended)).expect("accepted")),
             &|| {
-                let series = |_| {
-                    let count = count(&ended);
-                    timer.schedule_repeating(Duration::ZERO, move || {
-                        count();
-                        None
-                    })
-                };
-                (0..WAVE).map(series).for_each(|series| drop(series.expect("accepted")));
+                for count in (0..WAVE).map(|_| count(&ended)) {
+                    let ends = move || (count(), None).1;
+                    drop(timer.schedule_repeating(Duration::ZERO, ends).expect("accepted"));
+                }
             },
             &|| {
                 let sleeps = (0..WAVE).map(|_| timer.sleep(Duration::ZERO));
@@ -397,6 +394,40 @@ fn timeouts_sleeps_and_series_that_end_in_waves_take_no_more_memory_than_a_wave(
             let capacity = timer.stats().capacity;
             assert!(capacity <= 20 * WAVE, "there is memory for {capacity} timeouts");
         }
+    });
+}
+
+#[test]
+fn handles_that_go_when_their_threads_end_leave_memory_where_it_was() {
+    thread_local! {
+        static HELD: RefCell<Vec<Timeout>> = const { RefCell::new(Vec::new()) };
+    }
+    alone(|| {
+        const HANDLES: usize = 1_000;
+        let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
+        for _ in 0..50 {
+            let all_expire = Barrier::new(2);
+            thread::scope(|scope| {
+                let thread = scope.spawn(|| {
+                    // It is made before the engine's own, so it goes after that.
+                    HELD.with_borrow_mut(|held| {
+                        held.extend((0..HANDLES).map(|_| timer.schedule(Duration::ZERO, || ()).expect("accepted")));
+                    });
+                    all_expire.wait();
+                    all_expire.wait();
+                });
+                all_expire.wait();
+                let mut expired = 0;
+                while expired < HANDLES {
+                    expired += driver.turn();
+                }
+                all_expire.wait();
+                // Only `join` waits for the end of the thread's variables.
+                thread.join().expect("no panic");
+            });
+        }
+        let capacity = timer.stats().capacity;
+        assert!(capacity <= 10 * HANDLES, "there is memory for {capacity} timeouts");
     });
 }
 
