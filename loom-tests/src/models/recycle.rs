@@ -88,7 +88,11 @@ fn memory_given_back_to_the_system_is_taken_by_one_thread() {
         [main.take(), main.take()].into_iter().for_each(|entry| main.put(entry));
         main.flush();
         let mine = Mine::of(&arena);
-        let taker = thread::spawn(move || vec![mine.take(), mine.take()]);
+        let taker = thread::spawn(move || {
+            // It writes the link, which the previous owner has read.
+            mine.put(mine.take());
+            vec![mine.take(), mine.take()]
+        });
         arena.shrink();
         let mut out = vec![main.take()];
         out.append(&mut taker.join().expect("no panic"));
