@@ -132,6 +132,7 @@ fn a_rescan_before_a_call_is_through_keeps_the_order() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn a_rescan_does_not_hold_up_what_is_due_already() {
     let mut bench = Bench::new(512, 4);
     (0..3_000).for_each(|_| _ = bench.insert(100));
