@@ -332,17 +332,16 @@ fn any_client_of_postgres_calls_the_functions_from_any_schema() {
          SELECT \"The Shop\".tourbillon_schedule('due:1', '1 second', 'close', '\\x01');
          SELECT \"The Shop\".tourbillon_schedule(key => 'due:2', delay => interval '300 ms', handler => 'close');
          SELECT \"The Shop\".tourbillon_schedule_at('due:3', clock_timestamp() + interval '1 s', 'close');
-         SELECT \"The Shop\".tourbillon_schedule('gone', '1 second', 'close');
+         SELECT \"The Shop\".tourbillon_schedule('gone', '1 hour', 'close');
          SELECT \"The Shop\".tourbillon_schedule('due:4', '1 day', 'close');
          SELECT \"The Shop\".tourbillon_reset('due:4', '1 second');
          COMMIT",
     )
     .unwrap();
-    let cancelled = app.query_one("SELECT \"The Shop\".tourbillon_cancel('gone')", &[]).unwrap();
-    assert!(cancelled.get::<_, bool>(0));
+    let mut cancel = || app.query_one("SELECT \"The Shop\".tourbillon_cancel('gone')", &[]).unwrap().get::<_, bool>(0);
+    assert!(cancel() && !cancel(), "once");
     runs.wait_for("due", 4);
     assert_eq!(runs.of("due:1")[0].due.payload(), b"\x01");
-    assert!(runs.of("gone").is_empty());
     for (call, right) in [
         ("tourbillon_schedule('key', '1 s', E'a\\nb')", "1 to 255 bytes"),
         ("tourbillon_schedule('key', '1 s', NULL)", "1 to 255 bytes"),
