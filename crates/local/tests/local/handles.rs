@@ -51,6 +51,7 @@ fn a_refused_task_comes_back_with_the_reason() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a million slots")]
 fn the_largest_wheel_is_allowed() {
     assert!(LocalTimer::builder().ticks_per_wheel(1 << 20).levels(1).build().is_ok());
 }
