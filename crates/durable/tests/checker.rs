@@ -389,6 +389,13 @@ fn an_answer_of_false_for_a_row_that_waited_is_found() {
         assert_is_fine(&story((20, 101)));
         assert_is_fine(&story((5, 30)));
     }
+    // A claim whose answer was lost is made again, under the same number and later.
+    let mut story = Story::default();
+    let op = story.schedule(100, 1, (0, 10));
+    story.cancel(false, (110, 120));
+    let again = story.run(op, (1, 1), 100, Some((320, Ending::Done)));
+    (again.claimed_at, again.start) = (300, 301);
+    assert_is_fine(&story);
     // What was claimed before may have run then.
     let mut story = Story::default();
     let op = story.schedule(100, 1, (0, 10));

@@ -129,12 +129,13 @@ pub(crate) fn undead(key: &Key<'_>, complain: &mut impl FnMut(Rule, String)) {
     }
 }
 
-/// A row that was claimed, or seen unclaimed, only later has waited until then. A reset or a cancel
-/// before had to answer true.
+/// A row that runs for the first time has waited until its deadline, and one that was seen
+/// unclaimed until then. A reset or a cancel before had to answer true. The claim itself may be
+/// older than the run says: one whose answer was lost is made again under the same number.
 pub(crate) fn false_answers(key: &Key<'_>, complain: &mut impl FnMut(Rule, String)) {
     let mut untouched: HashMap<OpId, Micros> = HashMap::new();
     let claims = key.runs.iter().filter(|run| run.attempt == 1);
-    let claims = claims.map(|run| (run.op, run.generation, run.claimed_at));
+    let claims = claims.map(|run| (run.op, run.generation, run.due));
     let seen = key.gets.iter().filter_map(|get| {
         let row = row(get).filter(|row| row.attempts == 0)?;
         Some((row.op, row.generation, get.begin))
