@@ -274,8 +274,13 @@ mod timer;
 
 mod adapters;
 mod arena;
+/// The surfaces of other timers on this engine: what a program imports there has the same name
+/// here, takes the same arguments and means the same.
 #[cfg(feature = "tokio")]
-pub mod compat;
+pub mod compat {
+    pub mod delay_queue;
+    pub mod tokio;
+}
 mod count;
 mod engine;
 mod entry;
