@@ -98,19 +98,16 @@
 //!   pending limit ends. Tokio's panic when they are polled.
 //! * There is no `tokio::time::error::Error`, which none of Tokio's functions returns.
 
-mod interval;
-mod sleep;
+mod futures;
 #[cfg(feature = "test-util")]
 mod test_clock;
-mod timeout;
 
 pub use ::tokio::time::{Duration, Instant, MissedTickBehavior};
 
-pub use interval::{Interval, interval, interval_at};
-pub use sleep::{Sleep, sleep, sleep_until};
+pub use futures::{Interval, Sleep, Timeout};
+pub use futures::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 #[cfg(feature = "test-util")]
 pub use test_clock::{advance, pause, resume};
-pub use timeout::{Timeout, timeout, timeout_at};
 
 use crate::Timer;
 #[cfg(feature = "test-util")]
@@ -118,7 +115,7 @@ use test_clock::{Leaves, RuntimeEngine};
 
 /// Errors, under the path that they have in `tokio::time`.
 pub mod error {
-    pub use super::timeout::Elapsed;
+    pub use super::futures::Elapsed;
 }
 
 /// What a future drops after what it was made of. Only the engine of a test has to know.
