@@ -4,8 +4,7 @@ use std::io;
 
 use core_affinity::CoreId;
 
-use super::sched_hints;
-use super::signals::without_signals;
+use super::threads::{self, without_signals};
 use crate::sync::thread;
 
 /// The cores that this process may use, by the operating system's numbers. Empty if the system
@@ -34,7 +33,7 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
     let set = linux::set_for_new_threads();
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     let _back_again = set.as_ref().and_then(linux::MovedForNow::to);
-    let without_hints = sched_hints::without_hints();
+    let without_hints = threads::without_hints();
     let run = move || {
         without_hints();
         #[cfg(all(target_os = "linux", not(miri), not(loom)))]

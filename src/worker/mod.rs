@@ -18,7 +18,7 @@ use crate::shard::{Command, Remote};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, Mutex, OnceLock, lock, park_for};
 use crate::sys::cores::{self, spawn_ordinary};
-use crate::sys::sched_hints;
+use crate::sys::threads;
 use crate::time::saturating_ns;
 
 /// How workers are made.
@@ -154,7 +154,7 @@ impl Workers {
         let _no_wait = NoWait::begin();
         let mut panics = 0_u32;
         let index = worker.shard.index();
-        sched_hints::ask_for_short_latency();
+        threads::ask_for_short_latency();
         if let Some(core) = self.plan.cores[index]
             && cores::pin_current_thread(core)
         {
