@@ -12,7 +12,6 @@ mod once;
 mod periodic;
 mod reusable;
 // Then what it calls now and then.
-mod bulk;
 mod schedule;
 mod shutdown;
 // In any order.
