@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::runs::run_as;
+use super::run_as;
 use crate::engine::{Batch, PART};
 use crate::entry::{Marked, Part};
 use crate::sync::{Arc, Mutex, Ordering, Shown, lock};

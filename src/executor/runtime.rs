@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use ::tokio::runtime::Handle;
 
-use super::runs::run_as;
-use super::{Expired, run_here};
+use super::{Expired, run_as, run_here};
 use crate::engine::Batch;
 use crate::panics;
 use crate::sync::{Mutex, lock};
