@@ -55,10 +55,9 @@
 //! claims it does not write at all. A plain store ends the release sequence of the owner that has
 //! gone; therefore the worker *acquires* the word before it stores.
 
-mod kinds;
-mod tombstone;
+mod steps;
 
-use self::kinds::{is_changing, is_in_run, is_running};
+use self::steps::{is_changing, is_in_run, is_running};
 use super::outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Subtick;

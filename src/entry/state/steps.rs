@@ -1,9 +1,10 @@
-//! The steps that only one kind of timeout has: those of a periodic timeout's runs
-//! (`shard/README.md`, section 6), and those of a sleeping future's (section 11).
+//! The steps that only some timeouts take (`shard/README.md`): those of a periodic timeout's runs
+//! (section 6), and those of a sleeping future's waker (section 11); the one that leaves a
+//! tombstone, and the one that revives it (section 8).
 
 use super::{
-    BATCHED, CANCELLED, ENGINE, EXPIRED, LINKED, MOVED, OWNERS, PENDING, PHASE, SERIES, Snapshot, State, WAKER,
-    deadline_in, pack, phase_of,
+    ArmFlags, BATCHED, CANCELLED, ENGINE, EXPIRED, FLAGS, HANDLE, LINKED, MOVED, OWNERS, PENDING, PHASE, SERIES,
+    Snapshot, State, WAKER, deadline_in, is_tombstone, pack, phase_of,
 };
 use crate::entry::outcome::{Expire, Kind};
 use crate::sync::Ordering;
@@ -96,5 +97,56 @@ impl State {
         // Release: pairs with the acquire of the thread that ends the wait, and calls the waker.
         let word = self.0.fetch_and(!CHANGING, Ordering::AcqRel);
         phase_of(word) == PENDING
+    }
+}
+
+/// Not linked yet, with its handle and the engine as the only owners. Not periodic, so that nobody
+/// puts a task back into the body.
+const fn is_unlinked(word: u64, phase: u64) -> bool {
+    word & FLAGS & !WAKER == phase | HANDLE | ENGINE
+}
+
+impl State {
+    /// Returns the word, if the handle may be [given up](Self::give_up) in one step: it is pending
+    /// and the step `cancels` it, or was cancelled before; it is not periodic, the worker has not
+    /// linked it, and only the caller's handle and the engine own it.
+    #[inline]
+    pub(in crate::entry) fn may_be_given_up(&self, cancels: bool) -> Option<Snapshot> {
+        // Acquire: if it was cancelled, the caller sees what the canceller did to the entry.
+        let word = self.0.load(Ordering::Acquire);
+        is_unlinked(word, if cancels { PENDING } else { CANCELLED }).then_some(Snapshot(word))
+    }
+
+    /// Gives the caller's handle up, and cancels what is pending in the same step, if the word is
+    /// still the one that [`may_be_given_up`](Self::may_be_given_up) has seen. Otherwise returns
+    /// false, and nothing has changed. The caller has [copied the
+    /// task](crate::entry::Entry::copy_task) of what is pending before: this is the handle's last
+    /// access to the engine's memory, see `arena/mod.rs`, "The end". The entry becomes a tombstone,
+    /// whose HANDLE belongs to a producer, if that has put it on its list before: it `is_listed`.
+    #[inline]
+    pub(in crate::entry) fn give_up(&self, seen: Snapshot, is_listed: bool) -> bool {
+        let Snapshot(word) = seen;
+        debug_assert!(is_unlinked(word, phase_of(word)));
+        let given_up = if is_listed { word & !PHASE } else { (word & !HANDLE) | CANCELLED };
+        // A strong exchange, no loop: if it fails, the worker has just linked the entry, and a
+        // cancel is to tell it; or the engine has given the entry up, or a shutdown was faster.
+        self.0.compare_exchange(word, given_up, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes a tombstone pending again. The producer that owns it calls this, after it has put a
+    /// task in. Returns true if the entry is still where it was pushed, in the inbox or in what the
+    /// worker took out of it. Returns false if the engine has given the entry up: then the producer
+    /// alone owns it, and it is free.
+    #[inline]
+    pub(in crate::entry) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
+        // Acquire, both: pairs with the release in `engine_lets_go`.
+        let word = self.0.load(Ordering::Acquire);
+        if word & ENGINE == 0 {
+            return false;
+        }
+        debug_assert!(is_tombstone(word));
+        let armed = pack(deadline, PENDING | ENGINE | flags.0);
+        // A strong exchange, no loop: only the engine changes a tombstone, by giving it up.
+        self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
