@@ -44,7 +44,7 @@ pub(super) struct Chunk {
     /// Entries before the first whole page.
     before_pages: usize,
     /// Whole pages that may be given back. Reserved memory stays, so it counts none.
-    pages: usize,
+    pub(super) pages: usize,
     /// A bit for each page that was given back. The page belongs to the thread that clears its bit.
     given_back: [AtomicU64; WORDS],
     /// The chunk that was the newest before this one; see [`Chunks`].
@@ -55,15 +55,8 @@ pub(super) struct Chunk {
 #[derive(Debug)]
 #[must_use = "the entries are lost if they are not kept"]
 pub(super) struct Run {
-    first: NonNull<Entry>,
-    len: usize,
-}
-
-impl Run {
-    /// Returns the first entry, and how many there are. They are the caller's.
-    pub(super) fn into_parts(self) -> (NonNull<Entry>, usize) {
-        (self.first, self.len)
-    }
+    pub(super) first: NonNull<Entry>,
+    pub(super) len: usize,
 }
 
 /// The chunks of an arena, from the newest on. Each stays where it is until the list is dropped.
@@ -167,11 +160,6 @@ impl Chunk {
             given_back: std::array::from_fn(|_| AtomicU64::new(0)),
             older: ptr::null_mut(),
         }))
-    }
-
-    /// Returns how many whole pages may be given back.
-    pub(super) fn pages(&self) -> usize {
-        self.pages
     }
 
     /// Returns where the entries begin, and how many bytes they take.

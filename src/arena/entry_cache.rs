@@ -58,7 +58,7 @@ impl EntryCache {
             self.fresh_len.set(self.fresh_len.get() - 1);
             return NonNull::new(entry).map(sole);
         }
-        self.spare.take().map(|first| self.open(full(first)))
+        self.spare.take().map(|first| self.open(Magazine { first, len: MAGAZINE }))
     }
 
     #[inline]
@@ -87,7 +87,7 @@ impl EntryCache {
     }
 
     fn begin(&self, run: Run) -> Sole {
-        let (first, len) = run.into_parts();
+        let Run { first, len } = run;
         self.fresh.set(first.as_ptr().wrapping_add(1));
         self.fresh_len.set(short(len - 1));
         sole(first)
@@ -96,7 +96,7 @@ impl EntryCache {
     #[cold]
     fn change_magazine(&self, arena: &Arena) {
         if let Some(first) = self.spare.replace(NonNull::new(self.free.get())) {
-            arena.depot.put(full(first));
+            arena.depot.put(Magazine { first, len: MAGAZINE });
         }
         self.free.set(ptr::null_mut());
         self.free_len.set(0);
@@ -149,10 +149,10 @@ impl ArenaCache<'_> {
     pub(crate) fn flush(self) {
         let Self { cache, arena } = self;
         if let Some(first) = cache.spare.take() {
-            arena.depot.put(full(first));
+            arena.depot.put(Magazine { first, len: MAGAZINE });
         }
         if let Some(first) = NonNull::new(cache.free.replace(ptr::null_mut())) {
-            arena.depot.put(magazine(first, cache.free_len.replace(0).into()));
+            arena.depot.put(Magazine { first, len: cache.free_len.replace(0).into() });
         }
     }
 }
@@ -163,16 +163,6 @@ fn sole(entry: NonNull<Entry>) -> Sole {
     // SAFETY: a free entry has no owner but the holder of the list, magazine or run that it is in,
     // and this file takes each out once.
     unsafe { Sole::new(entry) }
-}
-
-fn full(first: NonNull<Entry>) -> Magazine {
-    magazine(first, MAGAZINE)
-}
-
-/// Makes a magazine of a whole list of free entries, which the caller has taken out of its cell.
-fn magazine(first: NonNull<Entry>, len: usize) -> Magazine {
-    // SAFETY: only `put` and `open` fill the lists of a cache, with free entries, and count them.
-    unsafe { Magazine::of_list(first, len) }
 }
 
 /// The length of a magazine or of a run, which is a page at most.
@@ -186,14 +176,18 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    /// Each test uses a cache with one arena.
+    fn of<'a>(cache: &'a EntryCache, arena: &'a Arena) -> ArenaCache<'a> {
+        // SAFETY: see above.
+        unsafe { cache.with(arena) }
+    }
+
     /// Takes `n` distinct entries.
     fn take(cache: &EntryCache, arena: &Arena, n: usize) -> Vec<Sole> {
         let mut taken = Vec::new();
         for _ in 0..n {
-            // SAFETY: each test uses a cache with one arena.
-            let entry = cache.take().or_else(|| unsafe { cache.with(arena) }.refill());
-            // SAFETY: each test uses a cache with one arena.
-            taken.push(entry.unwrap_or_else(|| unsafe { cache.with(arena) }.grow(Growth::Double).expect("memory")));
+            let entry = cache.take().or_else(|| of(cache, arena).refill());
+            taken.push(entry.unwrap_or_else(|| of(cache, arena).grow(Growth::Double).expect("memory")));
         }
         let distinct: HashSet<_> = taken.iter().map(|entry| std::ptr::from_ref::<Entry>(entry)).collect();
         assert_eq!(distinct.len(), n, "no entry is given out twice");
@@ -201,8 +195,7 @@ mod tests {
     }
 
     fn put(cache: &EntryCache, arena: &Arena, entries: Vec<Sole>) {
-        // SAFETY: each test uses a cache with one arena.
-        entries.into_iter().for_each(|entry| unsafe { cache.with(arena) }.put(entry));
+        entries.into_iter().for_each(|entry| of(cache, arena).put(entry));
     }
 
     #[test]
@@ -274,11 +267,9 @@ mod tests {
             taken.split_off(2_048).into_iter().enumerate().partition(|(nth, _)| nth % 64 == 0);
         put(&cache, &arena, taken);
         put(&cache, &arena, others.into_iter().map(|(_, entry)| entry).collect());
-        // SAFETY: the cache is used with this arena alone.
-        unsafe { cache.with(&arena) }.flush();
+        of(&cache, &arena).flush();
         assert!(arena.shrink() > 0);
-        // SAFETY: the cache is used with this arena alone.
-        let first = unsafe { cache.with(&arena) }.refill().expect("some have stayed");
+        let first = of(&cache, &arena).refill().expect("some have stayed");
         assert!(usize::from(cache.free_len.get()) < MAGAZINE);
         put(&cache, &arena, vec![first]);
         take(&cache, &arena, 4_000);

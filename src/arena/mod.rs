@@ -182,8 +182,8 @@ fn subtract(orphans: &AtomicUsize, number: usize) -> bool {
 #[cfg(not(loom))]
 const SHELF: usize = if cfg!(miri) { 2 } else { 256 };
 
-/// A list of free entries, linked through `next`, which may go from thread to thread. It has at
-/// least one.
+/// A list of `len` free entries, at least one, linked through `next`, of which the last has none. It
+/// owns them, and may go from thread to thread.
 #[derive(Debug)]
 #[must_use = "the entries are lost if they are not given back"]
 struct Magazine {
@@ -195,20 +195,9 @@ struct Magazine {
 unsafe impl Send for Magazine {}
 
 impl Magazine {
-    /// # Safety
-    /// `first` is the first of `len` free entries, linked through `next`, of which the last has
-    /// none. The caller owns them, and hands them to the magazine.
-    unsafe fn of_list(first: NonNull<Entry>, len: usize) -> Self {
-        Self { first, len }
-    }
-
     /// Returns the first entry and how many there are. The list is the caller's.
     fn into_list(self) -> (Link, usize) {
         (self.first.as_ptr(), self.len)
-    }
-
-    fn len(&self) -> usize {
-        self.len
     }
 
     /// Puts an entry in front of the others, if there are any.

@@ -29,7 +29,7 @@ impl<'a> Pages<'a> {
     /// Returns `None` if there is no memory to count with, or nothing that could be given back.
     fn of(arena: &'a Arena) -> Option<Self> {
         let mut this = Self { chunks: Vec::new(), counts: Vec::new() };
-        let chunks = || arena.chunks.iter().filter(|chunk| chunk.pages() > 0);
+        let chunks = || arena.chunks.iter().filter(|chunk| chunk.pages > 0);
         this.chunks.try_reserve_exact(chunks().count() + 1).ok()?;
         // A chunk that another thread adds meanwhile is left out.
         this.chunks.extend(chunks().take(this.chunks.capacity()).map(|chunk| (chunk, 0)));
@@ -37,7 +37,7 @@ impl<'a> Pages<'a> {
         let mut pages = 0;
         for (chunk, begin) in &mut this.chunks {
             *begin = pages;
-            pages += chunk.pages();
+            pages += chunk.pages;
         }
         this.counts.try_reserve_exact(pages).ok()?;
         this.counts.resize(pages, 0);
@@ -73,28 +73,22 @@ impl Arena {
             }
         });
         let mut begun = None;
-        while let Some(magazine) = free {
-            let (entry, others) = magazine.pop();
+        while let Some((entry, others)) = free.map(Magazine::pop) {
             free = others;
             if pages.count(&entry).is_some_and(|count| Pages::is_whole(*count)) {
                 // It goes with its page below.
                 entry.into_raw();
                 continue;
             }
-            let magazine = Magazine::push(begun, entry);
-            if magazine.len() < A_FEW {
-                begun = Some(magazine);
-            } else {
-                begun = None;
-                self.depot.put(magazine);
+            begun = Some(Magazine::push(begun, entry));
+            if let Some(full) = begun.take_if(|magazine| magazine.len == A_FEW) {
+                self.depot.put(full);
             }
         }
-        if let Some(magazine) = begun {
-            self.depot.put(magazine);
-        }
+        begun.into_iter().for_each(|rest| self.depot.put(rest));
         let mut bytes = 0;
         for (chunk, begin) in &pages.chunks {
-            let counts = &pages.counts[*begin..begin + chunk.pages()];
+            let counts = &pages.counts[*begin..begin + chunk.pages];
             let mut page = 0;
             for run in counts.chunk_by(|a, b| Pages::is_whole(*a) == Pages::is_whole(*b)) {
                 if Pages::is_whole(run[0]) {
