@@ -244,14 +244,14 @@ impl Tomb {
     /// Puts it before others, through which a list of them is linked. It then stands for the list.
     #[inline]
     pub(crate) fn before(self, others: Option<Self>) -> Self {
-        self.entry().set_aside(others.map_or(ptr::null_mut(), |next| next.as_link()));
+        self.entry().aside.set(others.map_or(ptr::null_mut(), |next| next.as_link()));
         self
     }
 
     /// Takes it off the others of its list.
     #[inline]
     pub(crate) fn split(self) -> (Self, Option<Self>) {
-        let others = NonNull::new(self.entry().aside()).map(Self);
+        let others = NonNull::new(self.entry().aside.get()).map(Self);
         (self, others)
     }
 

@@ -92,13 +92,13 @@ impl<S> Held<S> {
     /// Returns the link that it had in the list that it was in last.
     #[inline]
     pub(crate) fn next(&self) -> Link {
-        Entry::next(self)
+        self.next.get()
     }
 
     /// Sets the link by which it will be in a list.
     #[inline]
     pub(crate) fn set_next(&self, link: Link) {
-        Entry::set_next(self, link);
+        self.next.set(link);
     }
 }
 

@@ -76,14 +76,14 @@ impl Linked {
     #[inline]
     pub(crate) unsafe fn place(self) -> Place {
         #[expect(clippy::cast_possible_truncation, reason = "a place has 32 bits")]
-        Place::from_bits(self.entry().next().addr() as u32)
+        Place::from_bits(self.entry().next.get().addr() as u32)
     }
 
     /// # Safety
     /// The caller is the wheel, which has it in a cell.
     #[inline]
     pub(crate) unsafe fn set_place(self, place: Place) {
-        self.entry().set_next(ptr::without_provenance_mut(place.to_bits() as usize));
+        self.entry().next.set(ptr::without_provenance_mut(place.to_bits() as usize));
     }
 
     #[inline]

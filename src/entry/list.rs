@@ -101,7 +101,7 @@ impl<T: Listable> Chain<T> {
     /// Adds an entry before all others.
     #[inline]
     pub(crate) fn push_front(&mut self, entry: T) {
-        entry.entry().set_next(self.first);
+        entry.entry().next.set(self.first);
         self.first = entry.into_raw().as_ptr();
         if self.len == 0 {
             self.last = self.first;
@@ -134,7 +134,7 @@ impl<T: Listable> Chain<T> {
     fn join(&mut self, first: Link, last: Link, len: usize) {
         match NonNull::new(self.last) {
             // SAFETY: the chain owns its entries, whose fields have interior mutability.
-            Some(end) => unsafe { end.as_ref() }.set_next(first),
+            Some(end) => unsafe { end.as_ref() }.next.set(first),
             None => self.first = first,
         }
         self.last = last;
@@ -151,7 +151,7 @@ impl<T: Listable> Chain<T> {
     pub(crate) fn set_end(&mut self, link: Link) {
         let end = NonNull::new(self.last).expect("a chain of some entries");
         // SAFETY: the chain owns its entries, whose fields have interior mutability.
-        unsafe { end.as_ref() }.set_next(link);
+        unsafe { end.as_ref() }.next.set(link);
     }
 
     /// Takes off the entry that was pushed first.
@@ -163,7 +163,7 @@ impl<T: Listable> Chain<T> {
         // SAFETY: 1. The chain owns its entries, whose fields have interior mutability. 2. `push`
         // got the value, and it is given out once, as it is in the chain no more.
         let entry = unsafe {
-            self.first = entry.as_ref().next();
+            self.first = entry.as_ref().next.get();
             T::from_raw(entry)
         };
         prefetch(self.first);

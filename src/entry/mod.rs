@@ -123,28 +123,8 @@ impl Entry {
         self.state.orphan()
     }
 
-    // Only the owner of a part, by the table above, uses the functions for it. They are private to
-    // this layer, which gives them to the values that stand for the owners.
-
-    #[inline]
-    fn next(&self) -> Link {
-        self.next.get()
-    }
-
-    #[inline]
-    fn set_next(&self, link: Link) {
-        self.next.set(link);
-    }
-
-    #[inline]
-    fn aside(&self) -> Link {
-        self.aside.get()
-    }
-
-    #[inline]
-    fn set_aside(&self, link: Link) {
-        self.aside.set(link);
-    }
+    // Only the owner of a part, by the table above, uses it. The parts, and the functions below for
+    // them, are private to this layer, which has a value for each owner.
 
     /// Returns where it is at home, if it was ever armed.
     #[inline]
@@ -264,10 +244,10 @@ pub(crate) mod raw {
     }
 
     pub(crate) fn set_next(entry: &Entry, link: Link) {
-        entry.set_next(link);
+        entry.next.set(link);
     }
 
     pub(crate) fn set_aside(entry: &Entry, link: Link) {
-        entry.set_aside(link);
+        entry.aside.set(link);
     }
 }

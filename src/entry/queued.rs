@@ -33,7 +33,7 @@ impl Queued<'_> {
     /// Sets the link by which it will be in the queue.
     #[inline]
     pub(crate) fn set_below(&self, link: Link) {
-        self.entry().set_aside(link);
+        self.entry().aside.set(link);
     }
 
     /// Ends the ownership, because the queue is closed.
@@ -59,7 +59,7 @@ unsafe impl Token for FromQueue {}
 unsafe impl Stacked for FromQueue {
     #[inline]
     fn below(&self) -> Link {
-        self.entry().aside()
+        self.entry().aside.get()
     }
 }
 
