@@ -106,7 +106,7 @@ impl<'a> Runs<'a> {
         self.look();
         self.record(deadline);
         self.completed += 1;
-        self.report(self.shared.run_periodic(deadline, run));
+        self.report(self.shared.run_periodic(self.remote, deadline, run));
     }
 
     /// Reports the panic of a task that was run, or dropped unrun, if there is one.
@@ -132,8 +132,7 @@ impl SharedRef {
     /// run. A panic ends the timeout, and is returned to the caller.
     // Out of line: most timeouts are not periodic, and the code that runs those is shorter without.
     #[inline(never)]
-    pub(crate) fn run_periodic(&self, deadline: Subtick, run: entry::Running) -> Ran {
-        let remote = self.remote(Remote::of(&run).index());
+    pub(crate) fn run_periodic(&self, remote: &Remote, deadline: Subtick, run: entry::Running) -> Ran {
         assert!(remote.is_home_of(&run), "a timeout runs with its own engine");
         self.count(remote, |counts| counts.runs.add(1));
         let (mut task, emptied) = run.take_task();

@@ -146,12 +146,6 @@ impl Remote {
         }
     }
 
-    /// Returns the remote of the shard that a timeout was scheduled on.
-    #[inline]
-    pub(crate) fn of(entry: &Entry) -> &Self {
-        Self::at(entry.home().expect("it was armed"))
-    }
-
     /// Returns the remote at which an entry is at home.
     #[inline]
     pub(crate) fn at(home: Home<'_>) -> &Self {

@@ -210,7 +210,7 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
             assert!(periodic.reset(ticks(1)));
             periodic
         });
-        bare.shared.run_periodic(deadline, run).expect("no panic");
+        bare.shared.run_periodic(bare.shared.remote(0), deadline, run).expect("no panic");
         let periodic = reset.join().expect("no panic");
         let mut shard = worker.join().expect("no panic");
         let wakes_at = bare.shared.remote(0).sleeps_until().map(|until| bare.shared.timeline().instant_of(until));
