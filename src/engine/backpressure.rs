@@ -133,15 +133,12 @@ impl Shared {
         let mut patience = Patience::default();
         while entries.len() < len {
             let Some(entry) = mine.cache().take().or_else(|| self.refill_or_grow(mine, remote, &mut patience)) else {
-                break;
+                entries.into_iter().for_each(|entry| mine.put_entry(entry));
+                return None;
             };
             entries.push(entry);
         }
-        let has_all = entries.len() == len;
-        if !has_all {
-            entries.drain(..).for_each(|entry| mine.put_entry(entry));
-        }
-        has_all.then_some(entries)
+        Some(entries)
     }
 
     /// Gets a free entry when the thread has none left, out of new memory if there is no other.

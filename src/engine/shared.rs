@@ -1,7 +1,6 @@
 //! The part of one engine that all shards, threads and handles share.
 
 use std::any::Any;
-use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
@@ -318,9 +317,3 @@ const _: () = {
     const fn is_for_any_thread<T: Send + Sync>() {}
     is_for_any_thread::<Shared>();
 };
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("id", &self.id()).field("shards", &self.remotes.len()).finish_non_exhaustive()
-    }
-}

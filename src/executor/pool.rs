@@ -98,7 +98,8 @@ impl ThreadPool {
     pub(crate) fn find_help(&self) -> Help {
         let shared = &self.owners.0;
         let crew = lock(&shared.crew);
-        let is_busy = crew.is_busy();
+        // A thread that was called may not have laid open yet what it does not begin.
+        let is_busy = crew.idle.saturating_sub(crew.called) < crew.open.len();
         let steps = shared.look(&crew);
         let can_help = steps.is_some() && shared.has_free_thread(&crew);
         let (was_stuck, is_stuck) = (shared.told.get(), u64::from(shared.is_stuck(&crew, steps)));
@@ -158,12 +159,6 @@ impl ThreadPool {
 }
 
 impl Crew {
-    /// Returns whether any thread is running a batch, or about to. It may not have laid open yet
-    /// what it does not begin.
-    fn is_busy(&self) -> bool {
-        self.idle.saturating_sub(self.called) < self.open.len()
-    }
-
     /// Takes a part of what another thread has not begun: of each in turn, so that what waits
     /// behind a task that blocks does not wait for all others.
     fn take_part(&mut self) -> Option<Expired> {

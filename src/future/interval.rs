@@ -74,7 +74,7 @@ impl Interval {
         Pin::new(&mut self.sleep).poll(context).map(|()| {
             self.ended_by_shutdown |= self.sleep.ended_by_shutdown();
             let timeline = self.sleep.timeline();
-            let due = timeline.instant_at(self.due_ns);
+            let due = timeline.scale().instant_after(self.due_ns);
             let next_ns = self.missed.next_ns(saturating_ns(self.period), self.due_ns, timeline.now_ns());
             let deadline = timeline.scale().subtick_not_before(next_ns);
             self.go_on(Moment { ns: next_ns, deadline });

@@ -13,7 +13,6 @@
 //! proof is in `shard/README.md`, section 8.
 
 use std::cell::Cell;
-use std::fmt;
 
 use crate::entry::{Handle, Tomb};
 
@@ -75,12 +74,6 @@ impl Tombstones {
         self.list.set(others);
         self.len.set(self.len.get() - 1);
         Some(newest)
-    }
-}
-
-impl fmt::Debug for Tombstones {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tombstones").field("len", &self.len).finish_non_exhaustive()
     }
 }
 

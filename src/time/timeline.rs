@@ -153,13 +153,6 @@ impl Timeline {
         self.moment_after(delay).deadline
     }
 
-    /// Like [`deadline_after`](Self::deadline_after), with a look at the clock that the caller took
-    /// in the same operation. It does for the system's clock. By another this looks again.
-    #[inline]
-    pub(crate) fn deadline_after_look(&self, look: UpperBound, delay: Duration) -> Subtick {
-        self.moment_by(|| look, delay).deadline
-    }
-
     /// Like [`deadline_after`](Self::deadline_after), but also returns the exact time of the
     /// deadline.
     #[inline(always)]
@@ -167,8 +160,10 @@ impl Timeline {
         self.moment_by(UpperBound::look, delay)
     }
 
+    /// Like [`moment_after`](Self::moment_after), with a look at the clock of the caller's choice.
+    /// It does for the system's clock. By another this looks by itself.
     #[inline(always)]
-    fn moment_by(&self, look: impl FnOnce() -> UpperBound, delay: Duration) -> Moment {
+    pub(crate) fn moment_by(&self, look: impl FnOnce() -> UpperBound, delay: Duration) -> Moment {
         match saturating_ns(delay) {
             0 => self.moment_at_once(),
             delay_ns => {
@@ -222,12 +217,7 @@ impl Timeline {
 
     /// Returns when a deadline comes. Reads no clock.
     pub(crate) fn instant_of(&self, deadline: Subtick) -> Instant {
-        self.instant_at(self.scale.ns_of(deadline))
-    }
-
-    /// Returns when the engine's time is `ns`. Reads no clock.
-    pub(crate) fn instant_at(&self, ns: u64) -> Instant {
-        self.scale.instant_after(ns)
+        self.scale.instant_after(self.scale.ns_of(deadline))
     }
 
     pub(crate) fn is_paused(&self) -> bool {

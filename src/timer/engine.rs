@@ -78,7 +78,9 @@ impl Engine {
             }
         };
         if !self.begin_to_end() {
-            return self.hand_back_what_is_left();
+            // The first call may have left what it could not hand back.
+            let left = lock(&self.unfired).take();
+            return left.map_or(Err(ShutdownError::AlreadyShutdown), |left| self.hand_back(left));
         }
         if let Command::Drain(_) = how {
             // Start these workers now. Otherwise a drain would hand back an accepted timeout only
@@ -106,12 +108,6 @@ impl Engine {
     pub(super) fn has_stuck_pool(&self) -> bool {
         // In a forked child the lock may be held for ever.
         !self.shared.is_forked() && lock(&self.executor).as_ref().is_some_and(Chosen::is_stuck)
-    }
-
-    /// Serves a second shutdown, which returns what the first could not hand back.
-    fn hand_back_what_is_left(&self) -> Result<Vec<Unfired>, ShutdownError> {
-        let left = lock(&self.unfired).take();
-        left.map_or(Err(ShutdownError::AlreadyShutdown), |left| self.hand_back(left))
     }
 
     fn hand_back(&self, mut left: UnfiredList) -> Result<Vec<Unfired>, ShutdownError> {

@@ -227,7 +227,7 @@ impl Timeout {
     pub fn reset(&self, delay: Duration) -> bool {
         prefetch(self.handle.address().as_ptr());
         let look = UpperBound::look();
-        self.reset_by(|timeline| timeline.deadline_after_look(look, delay))
+        self.reset_by(|timeline| timeline.moment_by(|| look, delay).deadline)
     }
 
     /// Moves the deadline to a point in time. Otherwise it is [`reset`](Self::reset).
