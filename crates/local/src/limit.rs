@@ -20,6 +20,7 @@ pin_project! {
     /// Each poll polls the inner future first. So an inner future that is ready when the time is up
     /// is in time, and one that is ready at once costs no look at a clock. Without its driver the
     /// limit ends at once, and [says so](Elapsed::is_shutdown), also if it is first polled then.
+    #[derive(Debug)]
     #[must_use = "futures do nothing unless they are awaited or polled"]
     pub struct LocalTimeoutFuture<T> {
         limit: Limit,
@@ -80,14 +81,6 @@ impl<T: Future> Future for LocalTimeoutFuture<T> {
         }
         let sleep = Pin::new(&mut *this.sleep).poll(context);
         sleep.map(|()| Err(Elapsed { by_shutdown: this.sleep.ended_by_shutdown() }))
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for LocalTimeoutFuture<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, sleep, future } = self;
-        let mut this = f.debug_struct("LocalTimeoutFuture");
-        this.field("limit", limit).field("sleep", sleep).field("future", future).finish()
     }
 }
 
