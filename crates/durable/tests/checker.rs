@@ -403,6 +403,14 @@ fn an_answer_of_false_for_a_row_that_waited_is_found() {
     story.done(op, (1, 2), 300, 320);
     assert_is_fine(&story);
     story.found(Some((op, 1, 0)), (150, 160));
+    assert_is_fine(&story);
+    // But nobody claims it before its deadline.
+    story.cancel(false, (20, 30));
+    assert_breaks(Rule::FalseAnswer, &story);
+    let mut story = Story::default();
+    let op = story.schedule(100, 1, (0, 10));
+    story.cancel(false, (20, 30));
+    story.found(Some((op, 1, 0)), (40, 50));
     assert_breaks(Rule::FalseAnswer, &story);
 }
 

@@ -31,7 +31,8 @@ pub(crate) enum Rule {
     Undead,
     /// A run or a row that no call has scheduled.
     Invented,
-    /// A reset or a cancel that answered false, though the row was there and waited.
+    /// A reset or a cancel that answered false, though the row was there and waited for its
+    /// deadline.
     FalseAnswer,
     /// A `schedule_if_absent` that found a row, though none can have been there.
     FoundNothing,

@@ -129,16 +129,19 @@ pub(crate) fn undead(key: &Key<'_>, complain: &mut impl FnMut(Rule, String)) {
     }
 }
 
-/// A row that runs for the first time has waited until its deadline, and one that was seen
-/// unclaimed until then. A reset or a cancel before had to answer true. The claim itself may be
-/// older than the run says: one whose answer was lost is made again under the same number.
+/// A row that runs for the first time has waited until its deadline, and so has one that is seen
+/// unclaimed, if that is not before. A reset or a cancel within that time had to answer true.
+///
+/// After the deadline it may have been claimed. A claim whose answer was lost is made again under
+/// the same number, and one that is given back before its run leaves nothing to be seen.
 pub(crate) fn false_answers(key: &Key<'_>, complain: &mut impl FnMut(Rule, String)) {
     let mut untouched: HashMap<OpId, Micros> = HashMap::new();
     let claims = key.runs.iter().filter(|run| run.attempt == 1);
     let claims = claims.map(|run| (run.op, run.generation, run.due));
     let seen = key.gets.iter().filter_map(|get| {
         let row = row(get).filter(|row| row.attempts == 0)?;
-        Some((row.op, row.generation, get.begin))
+        let due = key.schedule(row.op)?.due()?;
+        Some((row.op, row.generation, get.begin.min(due)))
     });
     let all: Vec<_> = claims.chain(seen).collect();
     let generations: HashMap<OpId, i64> =
