@@ -17,7 +17,9 @@ const MAGAZINE: usize = A_FEW;
 /// at the same time.
 #[derive(Debug)]
 pub(crate) struct EntryCache {
+    /// A list of `free_len` free entries, which only `put` and `open` fill.
     free: Cell<*mut Entry>,
+    /// Such a list that was full, so it has `MAGAZINE` entries.
     spare: Cell<Option<NonNull<Entry>>>,
     /// The rest of a run of fresh entries.
     fresh: Cell<*mut Entry>,

@@ -182,8 +182,8 @@ fn subtract(orphans: &AtomicUsize, number: usize) -> bool {
 #[cfg(not(loom))]
 const SHELF: usize = if cfg!(miri) { 2 } else { 256 };
 
-/// A list of `len` free entries, at least one, linked through `next`, of which the last has none. It
-/// owns them, and may go from thread to thread.
+/// A list of `len` free entries, at least one, linked through `next`, of which the last has none.
+/// It owns them, and may go from thread to thread.
 #[derive(Debug)]
 #[must_use = "the entries are lost if they are not given back"]
 struct Magazine {

@@ -133,7 +133,7 @@ impl SharedRef {
     // Out of line: most timeouts are not periodic, and the code that runs those is shorter without.
     #[inline(never)]
     pub(crate) fn run_periodic(&self, remote: &Remote, deadline: Subtick, run: entry::Running) -> Ran {
-        assert!(remote.is_home_of(&run), "a timeout runs with its own engine");
+        assert!(self.has(&run) && remote.is_home_of(&run), "a timeout runs with its own engine and shard");
         self.count(remote, |counts| counts.runs.add(1));
         let (mut task, emptied) = run.take_task();
         let next = match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, self.timeline()))) {

@@ -102,7 +102,9 @@ const fn is_tombstone(word: u64) -> bool {
     word & (PHASE | HANDLE) == FREE | HANDLE
 }
 
-/// Returns the word of what a shutdown withdraws, or expires whatever its deadline.
+/// Returns the word of what a shutdown withdraws or expires whatever its deadline, and of a future
+/// whose sleep is over.
+#[inline]
 const fn ended_early(word: u64, phase: u64) -> u64 {
     let ended = (word & !(PHASE | LINKED)) | phase | BATCHED;
     // What a future is changing is left to it.
