@@ -178,9 +178,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Each test uses a cache with one arena.
     fn of<'a>(cache: &'a EntryCache, arena: &'a Arena) -> ArenaCache<'a> {
-        // SAFETY: see above.
+        // SAFETY: each test uses a cache with one arena.
         unsafe { cache.with(arena) }
     }
 
