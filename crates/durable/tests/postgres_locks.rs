@@ -40,7 +40,7 @@ fn a_locked_row_makes_no_other_late_in_a_fleet() {
             schedule(timers, &format!("other:{member}:{second}"), ms(1_000));
             assert!(begun.elapsed() < LATE, "an answer took {:?}", begun.elapsed());
         }
-        thread::sleep(ms(1_000));
+        thread::sleep(LATE);
     }
     runs.are_in_time("other", 16);
     assert!(runs.of("victim").is_empty(), "it was locked");

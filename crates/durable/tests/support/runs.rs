@@ -8,9 +8,8 @@ use tourbillon_durable::{Builder, Due, DurableTimer, Outcome};
 
 use super::{Start, Started, until};
 
-/// How late a timeout may be while something is wrong with others. A commit may wait half a second
-/// for their locks, and then for the disk.
-pub(crate) const LATE: Duration = Duration::from_secs(2);
+/// How late a timeout may be while something is wrong with others.
+pub(crate) const LATE: Duration = Duration::from_secs(1);
 pub(crate) const FAR: Duration = Duration::from_secs(3_600);
 
 pub(crate) fn ms(millis: u64) -> Duration {
