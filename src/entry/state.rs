@@ -102,10 +102,10 @@ const fn is_tombstone(word: u64) -> bool {
     word & (PHASE | HANDLE) == FREE | HANDLE
 }
 
-/// Returns the word of what a shutdown withdraws or expires whatever its deadline, and of a future
-/// whose sleep is over.
+/// Returns the word of what has ended in this phase and keeps its entry, to be handed in or woken:
+/// what a shutdown withdraws or expires whatever its deadline, and a future whose sleep is over.
 #[inline]
-const fn ended_early(word: u64, phase: u64) -> u64 {
+const fn ended_in(word: u64, phase: u64) -> u64 {
     let ended = (word & !(PHASE | LINKED)) | phase | BATCHED;
     // What a future is changing is left to it.
     if is_changing(word) { ended & !ENGINE } else { ended }
@@ -385,14 +385,14 @@ impl State {
     /// unless its future [is changing](Snapshot::is_changing) it. The entry is in no slot any more.
     /// Returns the word as it was, or `None` if it was not pending.
     pub(crate) fn withdraw(&self) -> Option<Snapshot> {
-        self.end_early(|word| ended_early(word, CANCELLED))
+        self.end_early(|word| ended_in(word, CANCELLED))
     }
 
     /// Takes a timeout out of PENDING, or marks it for a batch, whatever its deadline, for a
     /// shutdown that runs what is left: a sleeping future is woken, any other is marked. The entry
     /// is in no slot any more. Returns what [`withdraw`](Self::withdraw) does.
     pub(crate) fn fire(&self) -> Option<Snapshot> {
-        self.end_early(|word| if word & WAKER == 0 { (word & !LINKED) | BATCHED } else { ended_early(word, EXPIRED) })
+        self.end_early(|word| if word & WAKER == 0 { (word & !LINKED) | BATCHED } else { ended_in(word, EXPIRED) })
     }
 
     /// The word of the exchange says what kind of timeout that was. Before it the entry may become

@@ -1,5 +1,5 @@
 //! Where expired timeouts run: on a pool of threads, on the worker itself, or on an executor of the
-//! user's. And whose tasks a thread is running.
+//! user's. It also knows whose tasks a thread is running.
 
 mod expired;
 mod pool;

@@ -10,8 +10,7 @@ use std::task::{Context, Poll, ready};
 use ::tokio::task::coop::{cooperative, has_budget_remaining};
 use pin_project_lite::pin_project;
 
-use super::{Duration, Instant, MissedTickBehavior};
-use super::{Leaves, after, begin, with_timer};
+use super::{Duration, Instant, Leaves, MissedTickBehavior, after, begin, with_timer};
 use crate::entry::MissedTicks;
 use crate::time::saturating_ns;
 use crate::{TimeoutFuture, Timer};

@@ -4,7 +4,7 @@
 
 use super::{
     ArmFlags, BATCHED, CANCELLED, ENGINE, EXPIRED, FLAGS, HANDLE, LINKED, MOVED, OWNERS, PENDING, PHASE, SERIES,
-    Snapshot, State, WAKER, deadline_in, ended_early, is_tombstone, pack, phase_of,
+    Snapshot, State, WAKER, deadline_in, ended_in, is_tombstone, pack, phase_of,
 };
 use crate::entry::outcome::{Expire, Kind};
 use crate::sync::Ordering;
@@ -76,7 +76,7 @@ impl State {
     /// waker to the future.
     #[inline]
     pub(crate) fn expire(&self, seen: Snapshot, now: Subtick) -> Expire {
-        let expired = |word| ended_early(word, EXPIRED);
+        let expired = |word| ended_in(word, EXPIRED);
         self.end_wait(seen, now, expired, |word| self.0.store(expired(word), Ordering::Relaxed))
     }
 

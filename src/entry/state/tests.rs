@@ -57,7 +57,7 @@ impl Seen {
         self.waker && self.series
     }
 
-    /// What a shutdown withdraws, or expires early.
+    /// What a shutdown withdraws, or expires early, and a future whose sleep is over.
     fn ended(self, phase: u64) -> Self {
         Self { phase, linked: false, batched: true, engine: self.engine && !self.is_changing(), ..self }
     }
@@ -217,10 +217,7 @@ fn what_is_due_is_expired_marked_or_claimed_once() {
             );
         }
     };
-    check(State::expire, Kind::Waker, |was, _| {
-        let engine = was.engine && !was.is_changing();
-        Seen { phase: 2, linked: false, batched: true, engine, ..was }
-    });
+    check(State::expire, Kind::Waker, |was, _| was.ended(2));
     check(State::begin_run, Kind::Series, |was, _| Seen { phase: 2, linked: false, batched: false, ..was });
     check(
         State::batch,
