@@ -19,12 +19,10 @@
 //! nobody waits for it until it moves again, and the arena grows. So a thread that the worker waits
 //! for, through the user's own executor or another engine, loses a second at most.
 //!
-//! Threads that a worker of ours waits for don't wait at all: see [`NoWait`]. So
-//! what the tasks of inline and driven engines schedule on the shards of others is not bounded by
-//! this.
+//! Threads that a worker of ours waits for don't wait at all: see
+//! [`NoWait`](crate::thread::NoWait). So what the tasks of inline and driven engines schedule on
+//! the shards of others is not bounded by this.
 
-use std::cell::Cell;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::shared::Shared;
@@ -32,10 +30,8 @@ use crate::arena::Growth;
 use crate::count::WHOLE;
 use crate::entry::Sole;
 use crate::shard::{Remote, WAKE_DEPTH};
-#[cfg(loom)]
-use crate::sync::LocalCell;
 use crate::sync::{sleep_briefly, thread};
-use crate::thread::Local;
+use crate::thread::{Local, may_wait};
 use crate::time::{real_time, saturating_ns};
 
 /// More entries than may wait in two of a sleeping worker's three queues. A thread that finds more
@@ -162,46 +158,5 @@ impl Shared {
         self.with_thread_state(|mine| {
             self.take_entry(mine, Self::home_of(mine)).into_iter().for_each(|entry| mine.put_entry(entry));
         });
-    }
-}
-
-// Without a destructor, so that a thread that has destroyed its thread-locals can still read it.
-#[cfg(not(loom))]
-thread_local! {
-    static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
-}
-// A model runs all its threads on one thread of the system, so std's macro would give them one
-// variable.
-#[cfg(loom)]
-loom::thread_local! {
-    static MAY_WAIT: Cell<bool> = Cell::new(true);
-}
-
-/// Returns whether the calling thread may wait for a worker.
-fn may_wait() -> bool {
-    MAY_WAIT.get()
-}
-
-/// While it exists, the calling thread waits for no worker: it takes new memory instead. A worker
-/// has one, as two workers could wait for each other. So has a thread that holds a lock which a
-/// worker may need.
-#[must_use = "the thread may wait again when it is dropped"]
-pub(crate) struct NoWait {
-    before: bool,
-    /// It belongs to its thread.
-    not_send: PhantomData<*const ()>,
-}
-
-impl NoWait {
-    pub(crate) fn begin() -> Self {
-        let before = MAY_WAIT.get();
-        MAY_WAIT.set(false);
-        Self { before, not_send: PhantomData }
-    }
-}
-
-impl Drop for NoWait {
-    fn drop(&mut self) {
-        MAY_WAIT.set(self.before);
     }
 }

@@ -15,7 +15,6 @@ mod tests;
 mod turn;
 mod unfired;
 
-pub(crate) use backpressure::NoWait;
 pub(crate) use batch::{Batch, PART};
 pub(crate) use core::{Core, Limits, TurnResult};
 pub(crate) use due::Due;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::backpressure::NoWait;
 use super::in_flight::InFlight;
 use crate::arena::{Arena, PerThread};
 use crate::count::Counts;
@@ -17,7 +16,7 @@ use crate::panics::{self, CatchUnwind, Panic};
 use crate::shard::{EngineAddress, Remote, Waker};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, Shown, lock};
 use crate::sys::fork;
-use crate::thread::{Local, ShardedRef, ThreadState};
+use crate::thread::{Local, NoWait, ShardedRef, ThreadState};
 use crate::time::Timeline;
 
 /// Called with the panic of a task.

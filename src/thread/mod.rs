@@ -1,4 +1,5 @@
 //! One thread's part of an engine: its free entries, its tombstones, its counts, its references.
+//! And whether the thread may wait for a worker, of whichever engine.
 
 mod sharded_ref;
 mod tombstones;
@@ -16,6 +17,8 @@ use crate::arena::{Arena, ArenaCache, EntryCache};
 use crate::count::{Counter, Counts, Running};
 use crate::entry::{Handle, Sole, Tomb};
 use crate::shard::{EngineAddress, Remote};
+#[cfg(loom)]
+use crate::sync::LocalCell;
 use crate::sync::{OnceLock, get_or_set};
 
 /// One thread's part of one engine. What only that thread may touch is behind a [`Bound`], which
@@ -241,5 +244,46 @@ impl<'a> Local<'a> {
     /// Undoes the last [`put_tombstone`](Self::put_tombstone), of this handle.
     pub(crate) fn take_back_tombstone(self, handle: &Handle) {
         self.own().tombstones.take_back(handle);
+    }
+}
+
+// Without a destructor, so that a thread that has destroyed its thread-locals can still read it.
+#[cfg(not(loom))]
+thread_local! {
+    static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
+}
+// A model runs all its threads on one thread of the system, so std's macro would give them one
+// variable.
+#[cfg(loom)]
+loom::thread_local! {
+    static MAY_WAIT: Cell<bool> = Cell::new(true);
+}
+
+/// Returns whether the calling thread may wait for a worker: it has no [`NoWait`].
+pub(crate) fn may_wait() -> bool {
+    MAY_WAIT.get()
+}
+
+/// While it exists, the calling thread waits for no worker: it takes new memory instead. A worker
+/// has one, as two workers could wait for each other. So has a thread that holds a lock which a
+/// worker may need.
+#[must_use = "the thread may wait again when it is dropped"]
+pub(crate) struct NoWait {
+    before: bool,
+    /// It belongs to its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+impl NoWait {
+    pub(crate) fn begin() -> Self {
+        let before = MAY_WAIT.get();
+        MAY_WAIT.set(false);
+        Self { before, not_send: PhantomData }
+    }
+}
+
+impl Drop for NoWait {
+    fn drop(&mut self) {
+        MAY_WAIT.set(self.before);
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::engine::{DrivenShards, close_driven, settle};
-use crate::engine::{Core, NoWait, Shared, SharedRef};
+use crate::engine::{Core, Shared, SharedRef};
 use crate::executor::{Expired, call_hook, run_in_turn};
 use crate::panics::CatchUnwind;
 use crate::shard::{Command, Remote};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
+use crate::thread::NoWait;
 use crate::time::Subtick;
 use crate::worker::{Turn, TurnHook};
 

@@ -9,10 +9,11 @@ use super::engine::Engine;
 use super::error::{Refusal, ScheduleError};
 use super::schedule::Shard;
 use super::{Timeout, Timer};
-use crate::engine::{EngineRef, NoWait, Shared};
+use crate::engine::{EngineRef, Shared};
 use crate::panics::{self, Panic};
 use crate::shard::Remote;
 use crate::sync::{Mutex, MutexGuard, lock};
+use crate::thread::NoWait;
 use crate::time::{Subtick, Timeline};
 
 impl Timer {

@@ -11,7 +11,7 @@ pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
 pub use pinning::Pinning;
 
 use crate::count::PANICKING;
-use crate::engine::{Core, NoWait, SharedRef};
+use crate::engine::{Core, SharedRef};
 use crate::events;
 use crate::executor::call_hook;
 use crate::shard::{Command, Remote};
@@ -19,6 +19,7 @@ use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, Mutex, OnceLock, lock, park_for};
 use crate::sys::cores::{self, spawn_ordinary};
 use crate::sys::threads;
+use crate::thread::NoWait;
 use crate::time::saturating_ns;
 
 /// How workers are made.
