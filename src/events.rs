@@ -15,8 +15,8 @@
 
 use std::any::Any;
 use std::fmt::Display;
-// Not through `sync`: the flag says whether an event was sent, and no protocol depends on it.
-use std::sync::atomic::{AtomicBool, Ordering};
+// Not through `sync`: what is sent depends on these, and no protocol does.
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const MS: u64 = 1_000_000;
 /// A turn that takes this many nanoseconds is long. All that is due on its shard is late by as
@@ -26,6 +26,8 @@ const MS: u64 = 1_000_000;
 const LONG: u64 = 100 * MS;
 /// The shortest time between two events which say that a shard does not keep up, in nanoseconds.
 const PAUSE: u64 = 1000 * MS;
+/// So many engines at a time are no mistake. The number and the idea are Netty's.
+const MANY: usize = 64;
 
 /// Sends an event. A panic of the subscriber does not reach the calling thread.
 macro_rules! tell {
@@ -47,11 +49,23 @@ fn is_listened_to() -> bool {
     false
 }
 
-/// More than `many` engines live at the same time.
-#[cold]
-pub(crate) fn many_engines(living: usize, many: usize) {
-    tell!(warn: living, "there are more than {many} timer engines, each with threads of its own: share one, by cloning \
-        its Timer or by Timer::global");
+/// How many engines of the process have begun and not ended.
+static LIVING: AtomicUsize = AtomicUsize::new(0);
+static HAS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Counts an engine that begins. Tells, once, that there are more than [`MANY`]: a common and
+/// costly mistake.
+pub(crate) fn engine_begins() {
+    let living = LIVING.fetch_add(1, Ordering::Relaxed) + 1;
+    if living > MANY && !HAS_TOLD.swap(true, Ordering::Relaxed) {
+        tell!(warn: living, "there are more than {MANY} timer engines, each with threads of its own: share one, by \
+            cloning its Timer or by Timer::global");
+    }
+}
+
+/// Counts it no more.
+pub(crate) fn engine_ends() {
+    LIVING.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// A task or a user's hook has panicked.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::ShutdownError;
-use super::global::instances;
 use super::shutdown::{Shutdown, Unfired};
 use crate::engine::{Core, SharedRef, UnfiredList};
+use crate::events;
 use crate::executor::{Chosen, is_running_a_task, is_running_a_task_of, run_here};
 use crate::shard::{Command, Remote};
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
@@ -39,7 +39,7 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(shared: SharedRef, runner: Runner, executor: Option<Chosen>, ticks_per_wheel: usize) -> Self {
-        instances::begin();
+        events::engine_begins();
         Self {
             shared,
             runner,
@@ -265,7 +265,7 @@ impl Drop for Engine {
     /// The last `Timer` and the last future have gone. Nothing that is unfired runs any more, and
     /// this does not wait for anything.
     fn drop(&mut self) {
-        instances::end();
+        events::engine_ends();
         if !self.begin_to_end() || self.shared.is_forked() {
             return;
         }

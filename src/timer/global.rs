@@ -1,4 +1,4 @@
-//! The engines of the process: the global one, and how many there are.
+//! The global engine of the process.
 
 use std::sync::{Arc, OnceLock};
 
@@ -70,33 +70,5 @@ impl Timer {
 
     pub(super) fn is_global(&self) -> bool {
         Global::here().get().is_some_and(|global| Arc::ptr_eq(&global.engine, &self.engine))
-    }
-}
-
-/// Counts the engines of the process. Many engines at a time are a common and costly mistake.
-pub(super) mod instances {
-    // Process-wide statistics, which no protocol depends on. So they do not come through `sync`.
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-    use crate::events::many_engines;
-
-    /// The engine warns, once, when more than this many engines exist at a time. The number and the
-    /// idea are Netty's.
-    const MANY: usize = 64;
-
-    static LIVING: AtomicUsize = AtomicUsize::new(0);
-    static TOLD: AtomicBool = AtomicBool::new(false);
-
-    /// Counts an engine that begins.
-    pub(in crate::timer) fn begin() {
-        let living = LIVING.fetch_add(1, Ordering::Relaxed) + 1;
-        if living > MANY && !TOLD.swap(true, Ordering::Relaxed) {
-            many_engines(living, MANY);
-        }
-    }
-
-    /// Counts it no more.
-    pub(in crate::timer) fn end() {
-        LIVING.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -34,11 +34,10 @@ pub use health::{Health, ShardHealth, WorkerState};
 pub use reusable::Reusable;
 pub use schedule::Shard;
 pub use shutdown::{Shutdown, ShutdownFuture, Unfired};
+#[cfg(feature = "metrics")]
+pub(crate) use stats::WeakTimer;
 pub use stats::{ShardStats, Stats};
 pub use timeout::Timeout;
 pub use timer::Timer;
-
-#[cfg(feature = "metrics")]
-pub(crate) use timer::WeakTimer;
 
 crate::panics::unwind_safe!(Timer, Timeout, TimeoutGuard, Reusable, Shard<'_>, ShutdownFuture);

@@ -2,6 +2,8 @@
 
 use super::Timer;
 use super::engine::Engine;
+#[cfg(feature = "metrics")]
+use super::health::Health;
 use crate::count::{Counts, Lateness};
 use crate::sync::Ordering;
 
@@ -259,5 +261,29 @@ impl ShardStats {
             linked: counters.linked.get(),
             pinned_to: counters.pinned_to.get().checked_sub(1).and_then(|core| usize::try_from(core).ok()),
         }
+    }
+}
+
+/// For a task of the engine that reads the engine's counters, and must not keep the engine from
+/// ending. If the engine ends while a thread reads, that thread ends the engine. That does not wait
+/// for any thread, so a task may do it.
+#[cfg(feature = "metrics")]
+#[derive(Debug)]
+pub(crate) struct WeakTimer(std::sync::Weak<Engine>);
+
+#[cfg(feature = "metrics")]
+impl Timer {
+    pub(crate) fn watch(&self) -> WeakTimer {
+        WeakTimer(std::sync::Arc::downgrade(self.engine.engine()))
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl WeakTimer {
+    /// Returns the time by the engine's clock, its counters and its health. `None` if the last
+    /// timer and the last future have gone.
+    pub(crate) fn look(&self) -> Option<(std::time::Instant, (Stats, Health))> {
+        let engine = self.0.upgrade()?;
+        Some((engine.shared.timeline().now(), (Stats::of(&engine), Health::of(&engine))))
     }
 }

@@ -8,8 +8,6 @@ use super::builder::Builder;
 use super::engine::{Engine, Owner};
 use super::error::BuildError;
 use super::schedule::Shard;
-#[cfg(feature = "metrics")]
-use super::{Health, Stats};
 use crate::engine::EngineRef;
 use crate::time::Timeline;
 
@@ -192,29 +190,5 @@ impl fmt::Debug for Timer {
             this.field("pending", &self.pending());
         }
         this.finish()
-    }
-}
-
-/// For a task of the engine that reads the engine's counters, and must not keep the engine from
-/// ending. If the engine ends while a thread reads, that thread ends the engine. That does not wait
-/// for any thread, so a task may do it.
-#[cfg(feature = "metrics")]
-#[derive(Debug)]
-pub(crate) struct WeakTimer(std::sync::Weak<Engine>);
-
-#[cfg(feature = "metrics")]
-impl Timer {
-    pub(crate) fn watch(&self) -> WeakTimer {
-        WeakTimer(Arc::downgrade(self.engine.engine()))
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl WeakTimer {
-    /// Returns the time by the engine's clock, its counters and its health. `None` if the last
-    /// timer and the last future have gone.
-    pub(crate) fn look(&self) -> Option<(Instant, (Stats, Health))> {
-        let engine = self.0.upgrade()?;
-        Some((engine.shared.timeline().now(), (Stats::of(&engine), Health::of(&engine))))
     }
 }
