@@ -28,7 +28,8 @@ use std::time::Instant;
 
 use ::quinn::{AsyncTimer, AsyncUdpSocket};
 
-use crate::{Sleep, Timer};
+use crate::future::Sleep;
+use crate::timer::Timer;
 
 /// Another runtime, with the timers and the time of an engine. For `quinn::Endpoint::new`.
 ///

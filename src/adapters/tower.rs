@@ -70,7 +70,8 @@ use ::pin_project_lite::pin_project;
 use ::tower_layer::Layer;
 use ::tower_service::Service;
 
-use crate::{Elapsed, TimeoutFuture, Timer};
+use crate::future::{Elapsed, TimeoutFuture};
+use crate::timer::Timer;
 use late::Late;
 
 /// The same error type as tower's.

@@ -7,8 +7,6 @@ use std::ptr::NonNull;
 use super::held::Sole;
 use super::list::{Stacked, Token};
 use super::{Entry, Handle, Link, Linked, Popped};
-#[cfg(doc)]
-use crate::wheel::Wheel;
 
 /// The ownership QUEUED of an entry, on its way into a side queue of its shard. The handle is held
 /// until it is in, or was refused.
@@ -87,7 +85,7 @@ pub(crate) enum OutOfQueue {
 }
 
 /// An entry that was cancelled in its slot, with the engine's ownership and QUEUED. The wheel takes
-/// it out of the slot ([`Wheel::remove`]) if it has not come up.
+/// it out of the slot (`Wheel::remove`) if it has not come up.
 #[must_use = "the entry is lost if it is not let go"]
 pub(crate) struct CancelledInSlot(FromQueue);
 

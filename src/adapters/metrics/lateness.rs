@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ::metrics::{Gauge, Label, Unit, describe_gauge, gauge};
 
-use crate::Lateness;
+use crate::count::Lateness;
 use crate::sync::{Mutex, lock};
 
 /// The quantiles: the label, and the percentage.

@@ -12,8 +12,9 @@ use pin_project_lite::pin_project;
 
 use super::{Duration, Instant, Leaves, MissedTickBehavior, after, begin, with_timer};
 use crate::entry::MissedTicks;
+use crate::future::TimeoutFuture;
 use crate::time::saturating_ns;
-use crate::{TimeoutFuture, Timer};
+use crate::timer::Timer;
 
 /// Returns a future that is ready `duration` from now, like `tokio::time::sleep`.
 ///

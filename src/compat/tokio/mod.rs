@@ -109,7 +109,7 @@ pub use futures::{interval, interval_at, sleep, sleep_until, timeout, timeout_at
 #[cfg(feature = "test-util")]
 pub use test_clock::{advance, pause, resume};
 
-use crate::Timer;
+use crate::timer::Timer;
 #[cfg(feature = "test-util")]
 use test_clock::{Leaves, RuntimeEngine};
 

@@ -14,7 +14,8 @@ use ::tokio::time as theirs;
 
 use super::{Duration, Instant};
 use crate::sync::lock;
-use crate::{Clock, Driver, Timer};
+use crate::time::Clock;
+use crate::timer::{Driver, Timer};
 
 /// Tokio's own function. With the feature `test-util`, for `dev-dependencies`.
 ///
