@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Sleep, Timer};
 
 use crate::error::CommitError;
-use crate::handlers::drop_quietly;
+use crate::panics::drop_quietly;
 
 /// A write, or a read, that has been accepted and is not answered yet.
 ///

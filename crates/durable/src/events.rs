@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::handlers::drop_quietly;
+use crate::panics::drop_quietly;
 use crate::store::Token;
 
 /// Something that an operator should know, and that no call's answer says.

@@ -103,6 +103,7 @@ mod model;
 mod open;
 mod operator;
 mod options;
+mod panics;
 mod retry;
 mod stats;
 mod store;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::handlers::drop_quietly;
+use crate::panics::drop_quietly;
 
 /// How long a timeout waits after a run that has failed: one that has panicked, or has answered
 /// [`Outcome::Retry`](crate::Outcome::Retry). By default 1 s, 2 s, 4 s and so on, up to 10 minutes.

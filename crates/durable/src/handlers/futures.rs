@@ -8,9 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::runners::{AsRunner, Run, Surroundings, drop_quietly, panicked};
+use super::run::{AsRunner, Run, Surroundings, panicked};
 use crate::due::{Due, Outcome};
 use crate::inbox::{End, Ended};
+use crate::panics::drop_quietly;
 use crate::store::Token;
 
 /// A run of an async handler, which [`Builder::async_handler`](crate::Builder::async_handler) gives

@@ -2,6 +2,7 @@
 
 mod futures;
 mod lease;
+mod run;
 mod runners;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use self::futures::RunFuture;
 pub(crate) use self::futures::{AsyncHandler, Polled};
 pub(crate) use self::lease::Lease;
-pub(crate) use self::runners::{Run, Runners, Surroundings, drop_quietly, is_runner};
+pub(crate) use self::run::{Run, Surroundings, is_runner};
+pub(crate) use self::runners::Runners;
 use crate::due::{Due, Outcome};
 use crate::retry::RetryPolicy;
 

@@ -1,31 +1,21 @@
 //! What runs the handlers: threads for those that block, and a runtime of the user's for those that
 //! are async.
 
-use std::any::Any;
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 
 use super::futures::Slots;
-use super::{Call, Handler, Handlers, Lease};
-use crate::clock::{Micros, WallClock};
-use crate::due::Due;
+use super::run::{AsRunner, Run, Surroundings, panicked};
+use super::{Call, Handlers};
 use crate::inbox::{End, Ended, Inbox};
-use crate::stats::Counters;
 use crate::store::Token;
-
-/// A run that is to be carried out.
-pub(crate) struct Run {
-    pub(crate) handler: Arc<Handler>,
-    pub(crate) due: Due,
-}
 
 /// What runs handlers. Each handler has its own part, so none waits for another's.
 pub(crate) struct Runners {
@@ -47,57 +37,6 @@ struct Threads {
     threads: Vec<JoinHandle<()>>,
     /// The most of them.
     limit: usize,
-}
-
-/// What runs need.
-#[derive(Clone)]
-pub(crate) struct Surroundings {
-    pub(crate) inbox: Arc<Inbox>,
-    pub(crate) lease: Arc<Lease>,
-    pub(crate) wall: Arc<dyn WallClock>,
-    pub(crate) counters: Arc<Counters>,
-    /// Whether a stop has begun.
-    pub(crate) abandoned: Arc<AtomicBool>,
-}
-
-impl Surroundings {
-    /// Whether a run may begin now. Notes how late it is.
-    pub(super) fn begin(&self, handler: &Handler, due: &Due) -> bool {
-        let now = Micros::round_down(self.wall.now());
-        // While it waited for its turn, the clock may have gone back.
-        let is_held_up = self.abandoned.load(Ordering::Relaxed) || handler.is_paused();
-        let may_begin = now >= due.due && self.lease.holds(now) && !is_held_up;
-        if may_begin {
-            self.counters.record_lateness(now.since(due.due));
-        }
-        may_begin
-    }
-}
-
-thread_local! {
-    static IS_RUNNER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a handler is calling.
-pub(crate) fn is_runner() -> bool {
-    IS_RUNNER.get()
-}
-
-/// Until it is dropped, this thread runs a handler.
-pub(super) struct AsRunner {
-    before: bool,
-}
-
-impl AsRunner {
-    pub(super) fn enter() -> Self {
-        Self { before: IS_RUNNER.replace(true) }
-    }
-}
-
-impl Drop for AsRunner {
-    fn drop(&mut self) {
-        IS_RUNNER.set(self.before);
-    }
 }
 
 impl Runners {
@@ -216,20 +155,6 @@ impl Drop for Runners {
         }
         futures.iter().for_each(|slots| slots.join());
     }
-}
-
-/// The drop of what the user's code has left may panic, and so may that of the panic's payload.
-pub(crate) fn drop_quietly<T>(value: T) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value)))
-        && let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload)))
-    {
-        std::mem::forget(next);
-    }
-}
-
-pub(super) fn panicked(payload: Box<dyn Any + Send>) -> End {
-    drop_quietly(payload);
-    End::Panicked
 }
 
 fn carry_out(receiver: &Receiver<Run>, surroundings: &Surroundings) {

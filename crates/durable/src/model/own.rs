@@ -5,17 +5,9 @@ use std::time::SystemTime;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::World;
-use super::steps::Step;
+use super::steps::{OwnCall, Step};
 use crate::clock::WallClock;
 use crate::transaction::sqlite;
-
-/// What such a transaction does.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum OwnCall {
-    Schedule,
-    Reset,
-    Cancel,
-}
 
 impl World {
     pub(super) fn own(&mut self, key: &str, call: OwnCall, due: SystemTime, commit: bool) {

@@ -6,8 +6,15 @@ use proptest::prelude::*;
 
 use super::KEYS;
 use super::faulty::Fault;
-use super::own::OwnCall;
 use crate::due::Outcome;
+
+/// What a transaction of another connection does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OwnCall {
+    Schedule,
+    Reset,
+    Cancel,
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
