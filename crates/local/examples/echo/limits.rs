@@ -1,6 +1,7 @@
 //! The ways to limit a read, but the runtimes' own.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::os::fd::RawFd;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use nix::sys::socket::{Shutdown, shutdown};
 use tourbillon_local::{LocalSleep, LocalTimeout, LocalTimer};
 
-use crate::server::Read;
+/// The buffer comes back with the result, as with io_uring it has to.
+pub(crate) type Read = (io::Result<usize>, Vec<u8>);
 
 /// The idle timeout of one connection.
 pub(crate) trait Limit {

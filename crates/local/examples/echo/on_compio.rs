@@ -14,7 +14,8 @@ use tourbillon_local::LocalTimer;
 
 use crate::Timers;
 use crate::limits::Limit;
-use crate::server::{Book, Listener, Read, Server, Stream, echo};
+use crate::limits::Read;
+use crate::server::{Book, Listener, Server, Stream, echo};
 
 pub(crate) fn serve(server: &Server) -> Result<()> {
     let runtime = Runtime::new()?;

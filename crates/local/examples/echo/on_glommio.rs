@@ -13,8 +13,9 @@ use glommio::{GlommioError, LocalExecutorBuilder};
 use tourbillon_local::LocalTimer;
 
 use crate::Timers;
+use crate::limits::Read;
 use crate::limits::{Limit, first};
-use crate::server::{Book, LENGTH, Listener, Read, Server, Stream, echo};
+use crate::server::{Book, LENGTH, Listener, Server, Stream, echo};
 
 pub(crate) fn serve(server: &Server) -> Result<()> {
     let executor = LocalExecutorBuilder::default().make().map_err(told)?;

@@ -13,8 +13,9 @@ use monoio::{FusionDriver, RuntimeBuilder};
 use tourbillon_local::LocalTimer;
 
 use crate::Timers;
+use crate::limits::Read;
 use crate::limits::{Limit, first};
-use crate::server::{Book, Listener, Read, Server, Stream, echo};
+use crate::server::{Book, Listener, Server, Stream, echo};
 
 pub(crate) fn serve(server: &Server) -> Result<()> {
     let mut runtime = RuntimeBuilder::<FusionDriver>::new().with_entries(4096).enable_timer().build()?;

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use tourbillon_local::LocalTimer;
 
 use crate::Timers;
-use crate::limits::{Limit, SleepLimit, TaskLimit, TimeoutLimit, Unlimited};
+use crate::limits::{Limit, Read, SleepLimit, TaskLimit, TimeoutLimit, Unlimited};
 
 /// Of each message.
 pub(crate) const LENGTH: usize = 64;
@@ -78,9 +78,6 @@ impl Book {
         });
     }
 }
-
-/// The buffer comes back with the result, as with io_uring it has to.
-pub(crate) type Read = (io::Result<usize>, Vec<u8>);
 
 /// A connection of a runtime.
 pub(crate) trait Stream {
