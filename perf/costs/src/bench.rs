@@ -4,7 +4,6 @@ use std::future::{Future, ready};
 use std::hint::black_box;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{self, Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Driver, ManualClock, Sleep, Timeout, Timer};
 use tourbillon_local::{LocalDriver, LocalSleep, LocalTimeout, LocalTimer};
 
-use super::meter::Meter;
+use super::meter::{self, Meter};
 use super::operation::Operation::{self, *};
 
 /// No timeout of this delay is due during a measurement.
@@ -24,13 +23,6 @@ const ROOM: usize = 32_768;
 const SOON: Duration = Duration::from_millis(1);
 /// A part of a tick.
 const APART: Duration = Duration::from_nanos(62_500);
-
-/// How often a worker would have been woken.
-static WAKE_UPS: AtomicU64 = AtomicU64::new(0);
-
-pub(crate) fn wake_ups() -> u64 {
-    WAKE_UPS.load(Ordering::Relaxed)
-}
 
 /// Operations that can be done in rounds.
 pub(crate) trait Rounds {
@@ -92,7 +84,7 @@ impl Bench {
         let builder = Timer::builder().shards(1).capacity(ROOM);
         let builder = if let Some(clock) = &clock { builder.clock(clock.clone()) } else { builder };
         let (timer, driver) = builder.build_driven().expect("the options make sense");
-        driver.on_earlier(|| _ = WAKE_UPS.fetch_add(1, Ordering::Relaxed));
+        driver.on_earlier(meter::wake);
         let bench = Self::new(timer, Turned::Here(Box::new(driver), clock));
         // The producers' clock knows its rate two milliseconds after it was first looked at.
         for _ in 0..if bench.clock().is_some() { 0 } else { 3 } {

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::bench::wake_ups;
-
 /// Stands around each operation.
 pub(crate) trait Meter {
     /// Does `work`, which is so many operations.
@@ -82,6 +80,18 @@ impl Meter for Logged {
         self.0.push((operations, log));
         result
     }
+}
+
+/// How often a worker would have been woken.
+static WAKE_UPS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a worker that would have been woken.
+pub(crate) fn wake() {
+    WAKE_UPS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn wake_ups() -> u64 {
+    WAKE_UPS.load(Ordering::Relaxed)
 }
 
 /// The allocator of this program: the system's, which counts how often it is called.

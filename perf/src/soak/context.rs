@@ -10,15 +10,9 @@ use testkit::ledger::Ledger;
 use testkit::record::Kind;
 use tourbillon::{Clock, Timer};
 
-use super::held::Held;
+use super::held::{Checked, Held};
 use super::tally::Tally;
 use crate::duration::nanos;
-
-/// What is known of one engine's timeouts, and where it is counted.
-pub(crate) struct Checked {
-    pub(crate) ledger: Ledger,
-    pub(crate) tally: Arc<Tally>,
-}
 
 /// One for each engine.
 pub(crate) struct TaskContext {

@@ -8,8 +8,13 @@ use testkit::ledger::{Ledger, scoped};
 use testkit::record::{Fault, Scope};
 use tourbillon::{Timeout, TimeoutGuard};
 
-use super::context::Checked;
-use super::tally::Count;
+use super::tally::{Count, Tally};
+
+/// What is known of one engine's timeouts, and where it is counted.
+pub(crate) struct Checked {
+    pub(crate) ledger: Ledger,
+    pub(crate) tally: Arc<Tally>,
+}
 
 /// A handle. Dropping it lets go of the timeout, or cancels it if it is a guard.
 pub(crate) struct Held {
