@@ -34,7 +34,7 @@ too. perf/data has the figures of earlier reports.
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- compare --json run.json
   cargo run --release -p tourbillon-perf -- report run.json
-  cargo run --release -p tourbillon-perf -- report perf/data/report-2026-11-25.json";
+  cargo run --release -p tourbillon-perf -- report perf/data/report-2026-11-29.json";
 
 /// Reads the run, and writes the page.
 pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {
