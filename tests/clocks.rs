@@ -200,6 +200,30 @@ fn a_driver_is_called_when_its_clock_jumps_and_fires_what_has_become_due() {
     assert!(soon.is_expired() && later.is_pending());
 }
 
+/// A clock of the user's that stands on one that is moved by hand.
+struct Wrapped(ManualClock);
+
+impl Clock for Wrapped {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn subscribe(&self, listener: Weak<dyn ClockListener>) {
+        self.0.subscribe(listener);
+    }
+}
+
+#[test]
+fn an_engine_on_a_clock_over_a_manual_one_hears_of_its_steps() {
+    let hand = ManualClock::new();
+    let timer = Timer::builder().clock(Wrapped(hand.clone())).build().expect("the options make sense");
+    let fired = Counter::default();
+    timer.schedule_detached(HOUR, fired.task()).expect("accepted");
+    eventually("the worker has it, and sleeps", || timer.stats().shards[0].linked == 1);
+    hand.advance(HOUR);
+    eventually("it has fired", || fired.get() == 1);
+}
+
 #[test]
 fn advance_through_runs_a_series_as_often_as_it_would_and_each_task_at_its_own_deadline() {
     let (timer, clock) = on_workers(Timer::builder().shards(2));

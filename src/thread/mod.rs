@@ -287,3 +287,17 @@ impl Drop for NoWait {
         MAY_WAIT.set(self.before);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_may_wait_again_when_the_last_that_forbids_it_is_gone() {
+        let outer = NoWait::begin();
+        drop(NoWait::begin());
+        assert!(!may_wait());
+        drop(outer);
+        assert!(may_wait());
+    }
+}

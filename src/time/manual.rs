@@ -222,3 +222,15 @@ impl fmt::Debug for ManualClock {
         f.debug_struct("ManualClock").field("advanced", &advanced).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_reaches_what_is_left_of_its_way_and_no_farther() {
+        let (clock, way) = (ManualClock::new(), Duration::from_nanos(FARTHEST_NS));
+        clock.advance(way / 4);
+        assert!(clock.reaches(way - way / 4) && !clock.reaches(way - way / 4 + Duration::from_nanos(1)));
+    }
+}

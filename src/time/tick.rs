@@ -114,7 +114,8 @@ impl Scale {
     /// Returns the subtick with which a tick has come, its last one.
     #[inline]
     pub(crate) fn end(&self, tick: u64) -> Subtick {
-        if tick > Subtick::NEVER.0 >> self.bits { Subtick::NEVER } else { Subtick::new(tick << self.bits) }
+        // No overflow: a tick is that of a subtick, which has 54 bits.
+        Subtick::new(tick << self.bits)
     }
 
     /// Returns the end of the tick that a subtick is a part of.
