@@ -266,6 +266,32 @@ fn a_reset_to_earlier_needs_no_memory() {
 }
 
 #[test]
+fn the_cells_of_reserved_timeouts_are_reserved_too() {
+    const MANY: usize = 10_000;
+    let (timer, mut driver, _clock) = engine(|builder| builder.capacity(MANY));
+    for _ in 0..MANY {
+        timer.schedule_detached(5 * MS, || ()).expect("reserved");
+    }
+    without_any_memory(|| driver.turn());
+    assert_eq!(timer.stats().shards[0].linked, MANY as u64);
+}
+
+#[test]
+fn more_that_found_no_cell_may_be_due_at_once_than_a_block_holds() {
+    let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
+    let ran = Counter::default();
+    for n in 1..=600 {
+        timer.schedule_detached(n * MS, ran.task()).expect("reserved");
+    }
+    let turn = |driver: &mut Driver| without_any_memory(|| while driver.turn() > 0 {});
+    turn(&mut driver);
+    assert!(timer.stats().shards[0].linked < 600, "there was memory enough: the test tests nothing");
+    clock.advance(600 * MS);
+    turn(&mut driver);
+    assert_eq!((ran.get(), timer.pending()), (600, 0));
+}
+
+#[test]
 fn what_finds_no_cell_in_the_wheel_is_neither_late_nor_lost() {
     let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
     let ran = Counter::default();

@@ -147,6 +147,7 @@ fn a_main_that_pins_itself_takes_no_thread_of_ours_with_it() {
                 let timer = build("cores", Pinning::Cores(vec![core]));
                 run_together(&timer, 1);
                 assert_eq!(timer.stats().shards[0].pinned_to, Some(core));
+                assert_may_run_on("cores-pool", &allowed);
             }
             core_of_an_engine();
         }

@@ -83,4 +83,11 @@ mod tests {
         let numbers: std::collections::BTreeSet<_> = all.iter().chain(&more).map(Number::get).collect();
         assert_eq!(numbers.len(), MOST_SHARDS / 2 + 3);
     }
+
+    #[test]
+    fn a_number_that_was_given_back_is_given_out_again() {
+        for _ in 0..6 {
+            assert_eq!(Number::take().take(MOST_SHARDS / 4).count(), MOST_SHARDS / 4);
+        }
+    }
 }

@@ -67,5 +67,5 @@ fn a_slot_of_a_coarse_wheel_empties_whole_and_each_of_its_timeouts_keeps_its_tic
     }
     let stats = timer.stats();
     assert_eq!((stats.shards[0].linked, stats.pending), (0, 0));
-    assert!(stats.cascaded <= 2 * 320, "once from level to level: {}", stats.cascaded);
+    assert!((1..=2 * 320).contains(&stats.cascaded), "once from level to level: {}", stats.cascaded);
 }

@@ -31,6 +31,22 @@ fn a_timeout_that_is_alone_in_its_tick_does_not_wait_for_the_end_of_the_tick() {
 }
 
 #[test]
+fn a_series_that_is_alone_in_its_tick_does_not_wait_for_the_end_of_the_tick() {
+    let (timer, (ran, has_run)) = (timer(), channel());
+    let runs = ran.clone();
+    let rate = timer.schedule_at_fixed_rate(20 * MS, 20 * MS, move || _ = runs.send(())).expect("accepted");
+    (0..3).for_each(|_| assert_eq!(has_run.recv_timeout(TICK / 2), Ok(())));
+    assert!(rate.cancel());
+    let answers = move || {
+        _ = ran.send(());
+        Some(20 * MS)
+    };
+    let repeating = timer.schedule_repeating(20 * MS, answers).expect("accepted");
+    (0..6).for_each(|_| assert_eq!(has_run.recv_timeout(TICK / 2), Ok(())));
+    assert!(repeating.cancel());
+}
+
+#[test]
 fn what_is_due_already_does_not_wait_for_others_of_its_tick() {
     let (timer, (ran, has_run)) = (timer(), channel());
     let task = |name: &'static str| {

@@ -226,6 +226,14 @@ fn a_thread_of_the_users_that_starts_workers_and_pools_stays_where_it_was_pinned
 }
 
 #[test]
+fn a_thread_of_the_users_that_starts_a_worker_takes_signals_as_before() {
+    let blocked = || SeenThread::read(Path::new("/proc/thread-self")).expect("Linux").field("SigBlk").to_owned();
+    let before = blocked();
+    warm_up(&built(Timer::builder().shards(1).executor(Inline)));
+    assert_eq!(blocked(), before);
+}
+
+#[test]
 fn the_cpuset_is_the_process_s_and_not_that_of_the_thread_that_builds() {
     let allowed = allowed_cores();
     let builder = thread::spawn(move || {

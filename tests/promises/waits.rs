@@ -57,11 +57,12 @@ fn a_call_that_waits_wakes_a_worker_that_sleeps() {
         timer.schedule_detached(2 * HOUR, || ()).expect("accepted");
     }
     timeouts[..2_000].iter().for_each(|timeout| assert!(timeout.reset(HOUR)));
-    let own = timer.clone();
+    let (own, wakeups) = (timer.clone(), timer.stats().wakeups);
     in_time("schedules that need memory", move || {
         (0..1_000).for_each(|_| own.schedule_detached(2 * HOUR, || ()).expect("accepted"));
         assert!(own.stats().waits > 0, "there was memory enough: the test tests nothing");
     });
+    assert!(timer.stats().wakeups > wakeups, "the call went on because it took the worker for stuck");
 }
 
 #[test]
