@@ -93,6 +93,30 @@ fn an_engine_in_a_pause_sleeps_past_its_deadlines() {
 }
 
 #[test]
+fn an_engine_in_a_pause_does_not_spin() {
+    let clock = PausableClock::new();
+    let wait = WaitStrategy::Hybrid { spin: HOUR };
+    let timer = warm(Timer::builder().clock(clock.clone()).wait(wait), "still-l");
+    let soon = timer.schedule(60 * SILENCE, || ()).expect("accepted");
+    clock.pause();
+    thread::sleep(100 * MS);
+    assert_sleeps_through(&timer, "still-l", || thread::sleep(SILENCE));
+    assert!(soon.is_pending());
+}
+
+#[test]
+fn the_timeouts_of_a_tick_share_a_wake_up() {
+    let timer = warm(Timer::builder().shards(1).tick_duration(200 * MS), "still-k");
+    let before = timer.stats();
+    for n in 0..40_u32 {
+        timer.schedule_detached(1_000 * MS + n * 4 * MS, || ()).expect("accepted");
+    }
+    eventually("all fire", || timer.stats().fired == before.fired + 40);
+    let wakeups = timer.stats().wakeups - before.wakeups;
+    assert!(wakeups <= 10, "{wakeups} wake-ups in two ticks");
+}
+
+#[test]
 fn resets_cancels_and_later_timeouts_do_not_wake_the_worker() {
     let timer = warm(Timer::builder(), "still-f");
     let timeouts: Vec<_> = (0..1000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();

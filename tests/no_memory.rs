@@ -277,6 +277,23 @@ fn the_cells_of_reserved_timeouts_are_reserved_too() {
 }
 
 #[test]
+fn the_spare_cells_are_for_what_is_due_though_what_is_not_came_first() {
+    let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
+    let ran = Counter::default();
+    for n in (1..=600).rev() {
+        timer.schedule_detached(n * MS, ran.task()).expect("reserved");
+    }
+    let turn = |driver: &mut Driver| without_any_memory(|| while driver.turn() > 0 {});
+    turn(&mut driver);
+    assert!(timer.stats().shards[0].linked < 600, "there was memory enough: the test tests nothing");
+    for n in 1..=600 {
+        clock.advance(MS);
+        turn(&mut driver);
+        assert_eq!(ran.get(), n, "at {n} ms");
+    }
+}
+
+#[test]
 fn more_that_found_no_cell_may_be_due_at_once_than_a_block_holds() {
     let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
     let ran = Counter::default();
@@ -331,6 +348,18 @@ fn a_driven_engine_ends_without_memory_for_cells() {
         assert_eq!(ran.get(), fires, "{how:?}");
         assert_eq!(timer.shutdown().map_or(0, |unfired| unfired.len()), 600 - fires, "{how:?}");
     }
+}
+
+#[test]
+fn a_drain_without_memory_for_cells_runs_all_that_is_due() {
+    let (timer, _driver, clock) = engine(|builder| builder.capacity(1_000));
+    let ran = Counter::default();
+    for n in 1..=600 {
+        timer.schedule_detached(n * MS, ran.task()).expect("reserved");
+    }
+    clock.advance(600 * MS);
+    let answer = without_any_memory(|| timer.shutdown_with(Shutdown::Drain(MS)).err());
+    assert_eq!((answer, ran.get()), (None, 600));
 }
 
 #[test]

@@ -120,6 +120,25 @@ fn futures_that_come_up_together_are_woken_on_the_runtime_and_by_the_worker_once
 }
 
 #[test]
+fn futures_of_two_turns_that_wait_for_the_runtime_are_all_woken_by_it() {
+    let (runtime, clock) = (Builder::new_current_thread().build().expect("a runtime"), ManualClock::new());
+    let builder = Timer::builder().shards(1).clock(clock.clone());
+    let timer = builder.executor(runtime.handle().clone()).build().expect("the options make sense");
+    let (tell, told) = channel();
+    let waker = Waker::from(Arc::new(WokenBy(tell)));
+    let mut sleeps: Vec<_> = (2..6_u32).map(|n| timer.sleep(n / 2 * MS)).collect();
+    for sleep in &mut sleeps {
+        assert!(Pin::new(sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let by_hand = thread::spawn(move || (0..2).for_each(|_| clock.advance(MS)));
+    eventually("all have come up", || timer.stats().fired == 4);
+    runtime.block_on(tokio::task::yield_now());
+    (0..4).for_each(|_| _ = told.recv_timeout(PATIENCE).expect("each is woken"));
+    by_hand.join().expect("no panic");
+    assert_eq!(timer.stats().panicked_turns, 0);
+}
+
+#[test]
 fn batches_in_a_dropped_runtime_run_on_the_thread_that_drops_it() {
     const TASKS: usize = 1000;
     let runtime = Builder::new_current_thread().build().expect("a runtime");

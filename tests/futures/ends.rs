@@ -117,6 +117,18 @@ fn a_future_that_is_due_at_the_shutdown_did_not_end_by_it() {
 }
 
 #[test]
+fn a_future_that_fires_in_a_drain_of_a_driven_engine_is_not_counted_as_returned() {
+    let (timer, _driver, clock) = driven_by(Timer::builder().max_pending_timeouts(2));
+    let task = Task::new();
+    let mut due = timer.sleep(5 * MS);
+    assert!(task.poll(&mut due).is_pending());
+    clock.advance(5 * MS);
+    assert!(timer.shutdown_with(Shutdown::Drain(MS)).expect("the first").is_empty());
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.returned, timer.pending(), task.woken()), (1, 0, 0, 1));
+}
+
+#[test]
 fn after_a_shutdown_futures_are_ready_at_their_own_deadlines_and_are_woken() {
     in_time("futures of an engine that is no more", || {
         let timer = Timer::new().expect("defaults");

@@ -174,6 +174,7 @@ fn a_worker_looks_ever_more_rarely_at_a_batch_that_nobody_can_help() {
     thread::sleep(400 * MS);
     let wakeups = timer.stats().wakeups;
     assert!(wakeups <= 20, "{wakeups} in 400 ms");
+    assert_eq!(timer.stats().panicked_turns, 0);
     drop(lift);
     eventually("all run", || runs.total() == 100);
 }

@@ -108,6 +108,7 @@ fn an_expiry_limit_spreads_a_burst_over_turns_and_loses_none() {
         assert!(driver.next_wakeup().is_some_and(|at| at <= clock.now()));
     }
     assert_eq!((driver.turn(), driver.turn()), (50, 0));
+    assert_eq!(timer.stats().turns_over_budget, 10, "the last two left nothing over");
     assert_eq!(driver.next_wakeup(), None);
     runs.assert_each_ran_once();
 }

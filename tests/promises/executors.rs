@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Executor, Expired, Inline, ManualClock, ShutdownError, ThreadPool, Timer, WaitStrategy};
+use tourbillon::{Executor, Expired, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Timer, WaitStrategy};
 
 use crate::common::{
-    HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, built, eventually, in_time, threads_named,
+    HOUR, HandedOver, Keeps, MS, PATIENCE, Runs, assert_counters_reconcile, built, eventually, in_time, threads_named,
 };
 
 fn timer_on(executor: impl Executor) -> Timer {
@@ -292,4 +292,12 @@ fn a_users_own_clock_needs_a_worker_that_looks_at_it() {
     timer.schedule_detached(HOUR, move || send.send(began.elapsed()).expect("the test waits")).expect("accepted");
     let took = receive.recv_timeout(PATIENCE).expect("an hour passes in a third of a second");
     assert!(took >= HOUR / 10_000, "{took:?}");
+}
+
+#[test]
+fn a_shutdown_that_has_nothing_to_fire_hands_no_batch_over() {
+    let kept = Keeps::default();
+    let timer = built(Timer::builder().shards(1).executor(kept.clone()));
+    assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+    assert_eq!(kept.batches(), 0);
 }

@@ -285,6 +285,34 @@ fn a_handle_may_outlive_its_engine_in_a_thread_local() {
     }
 }
 
+thread_local! {
+    static FIRED: RefCell<Vec<Timeout>> = const { RefCell::new(Vec::new()) };
+}
+
+#[test]
+fn an_engine_ends_once_though_a_thread_in_teardown_gave_entries_back() {
+    for handles in 1..=4 {
+        let drops = Drops::default();
+        let witness = drops.witness();
+        // The hook goes with the engine's memory.
+        let builder = Timer::builder().shards(1).on_panic(move |_| _ = &witness);
+        let timer = builder.build().expect("the options make sense");
+        let theirs = timer.clone();
+        let user = thread::spawn(move || {
+            // Before the engine's own, so that it goes after it.
+            FIRED.with_borrow_mut(Vec::clear);
+            let fired: Vec<_> = (0..handles).map(|_| theirs.schedule(MS, || ()).expect("accepted")).collect();
+            eventually("they have run", || theirs.stats().completed == handles);
+            FIRED.with_borrow_mut(|mine| *mine = fired);
+        });
+        user.join().expect("no panic");
+        assert_eq!(drops.count(), 0, "the engine is in use");
+        fire_one(&timer, MS);
+        drop(timer);
+        eventually("the engine is freed", || drops.count() == 1);
+    }
+}
+
 #[test]
 fn the_last_timer_may_go_in_a_destructor_of_a_thread_local() {
     let (timer, drops) = (Timer::builder().build().expect("the options make sense"), Drops::default());

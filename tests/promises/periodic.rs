@@ -402,6 +402,17 @@ fn hundreds_of_periodic_timeouts_run_as_often_as_their_periods_say() {
 }
 
 #[test]
+fn what_a_run_schedules_without_delay_waits_for_the_next_turn() {
+    let (timer, mut driver, clock) = driven_by(Timer::builder());
+    let own = timer.clone();
+    let task = move || own.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+    clock.advance(MS);
+    assert_eq!([driver.turn(), driver.turn(), driver.turn()], [1, 1, 0]);
+    assert!(periodic.cancel());
+}
+
+#[test]
 fn one_turn_of_a_driver_makes_up_for_exactly_the_missed_runs() {
     let (timer, mut driver, clock) = driven_by(Timer::builder());
     let runs = Counter::default();
