@@ -8,7 +8,7 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, PausableClock, Pinning, Timer, WaitStrategy};
+use tourbillon::{Builder, Inline, PausableClock, Pinning, Timer, WaitStrategy};
 
 use common::{HOUR, MS, eventually, fire_one, threads_named};
 
@@ -99,14 +99,18 @@ fn an_engine_in_a_pause_does_not_spin() {
     let timer = warm(Timer::builder().clock(clock.clone()).wait(wait), "still-l");
     let soon = timer.schedule(60 * SILENCE, || ()).expect("accepted");
     clock.pause();
-    thread::sleep(100 * MS);
+    eventually("it has noticed the pause", || {
+        let before = timer.stats().turns;
+        thread::sleep(100 * MS);
+        timer.stats().turns == before
+    });
     assert_sleeps_through(&timer, "still-l", || thread::sleep(SILENCE));
     assert!(soon.is_pending());
 }
 
 #[test]
 fn the_timeouts_of_a_tick_share_a_wake_up() {
-    let timer = warm(Timer::builder().shards(1).tick_duration(200 * MS), "still-k");
+    let timer = warm(Timer::builder().shards(1).tick_duration(200 * MS).executor(Inline), "still-k");
     let before = timer.stats();
     for n in 0..40_u32 {
         timer.schedule_detached(1_000 * MS + n * 4 * MS, || ()).expect("accepted");

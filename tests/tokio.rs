@@ -120,7 +120,7 @@ fn futures_that_come_up_together_are_woken_on_the_runtime_and_by_the_worker_once
 }
 
 #[test]
-fn futures_of_two_turns_that_wait_for_the_runtime_are_all_woken_by_it() {
+fn futures_of_two_turns_that_wait_for_the_runtime_are_all_woken() {
     let (runtime, clock) = (Builder::new_current_thread().build().expect("a runtime"), ManualClock::new());
     let builder = Timer::builder().shards(1).clock(clock.clone());
     let timer = builder.executor(runtime.handle().clone()).build().expect("the options make sense");

@@ -174,7 +174,7 @@ fn short(len: usize) -> u16 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::chunk::Chunk;
+    use super::super::chunk::{Chunk, entries_a_page};
     use super::*;
     use std::collections::HashSet;
 
@@ -283,8 +283,9 @@ mod tests {
         let arena = Arena::new(0).expect("memory");
         let cache = EntryCache::new();
         // All of seven chunks. Of about every other page an entry is in use.
+        let is_kept = |nth: usize| nth.is_multiple_of(2 * entries_a_page());
         let (_kept, others): (Vec<_>, Vec<_>) =
-            take(&cache, &arena, 8_128).into_iter().enumerate().partition(|(nth, _)| nth % 128 == 0);
+            take(&cache, &arena, 8_128).into_iter().enumerate().partition(|(nth, _)| is_kept(*nth));
         put(&cache, &arena, others.into_iter().map(|(_, entry)| entry).collect());
         of(&cache, &arena).flush();
         assert!(arena.shrink() > 0);
