@@ -99,6 +99,8 @@ fn an_engine_in_a_pause_does_not_spin() {
     let timer = warm(Timer::builder().clock(clock.clone()).wait(wait), "still-l");
     let soon = timer.schedule(60 * SILENCE, || ()).expect("accepted");
     clock.pause();
+    // An earlier one wakes a worker that sleeps, so that it looks in the pause.
+    drop(timer.schedule(30 * SILENCE, || ()).expect("accepted"));
     eventually("it has noticed the pause", || {
         let before = timer.stats().turns;
         thread::sleep(100 * MS);
