@@ -13,8 +13,7 @@ use compio::time::timeout;
 use tourbillon_local::LocalTimer;
 
 use crate::Timers;
-use crate::limits::Limit;
-use crate::limits::Read;
+use crate::limits::{Limit, Read};
 use crate::server::{Book, Listener, Server, Stream, echo};
 
 pub(crate) fn serve(server: &Server) -> Result<()> {

@@ -13,8 +13,7 @@ use glommio::{GlommioError, LocalExecutorBuilder};
 use tourbillon_local::LocalTimer;
 
 use crate::Timers;
-use crate::limits::Read;
-use crate::limits::{Limit, first};
+use crate::limits::{Limit, Read, first};
 use crate::server::{Book, LENGTH, Listener, Server, Stream, echo};
 
 pub(crate) fn serve(server: &Server) -> Result<()> {
