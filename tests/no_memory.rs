@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, Shutdown, ShutdownError, Timer};
+use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, Shutdown, ShutdownError, Timeout, Timer};
 
 use common::{Counter, MS};
 
@@ -276,54 +276,57 @@ fn the_cells_of_reserved_timeouts_are_reserved_too() {
     assert_eq!(timer.stats().shards[0].linked, MANY as u64);
 }
 
+/// An engine, and a timeout in each of these milliseconds, scheduled in this order. Each has a slot
+/// of its own. Cells are reserved for timeouts as they usually lie, so there are too few.
+fn more_than_cells(order: impl Iterator<Item = u32>) -> (Timer, Driver, ManualClock, Counter, Vec<Timeout>) {
+    let (timer, driver, clock) = engine(|builder| builder.capacity(1_000));
+    let ran = Counter::default();
+    let timeouts = order.map(|n| timer.schedule(n * MS, ran.task()).expect("reserved")).collect();
+    (timer, driver, clock, ran, timeouts)
+}
+
+/// Turns the driver without memory, until nothing is due.
+fn turn_without_memory(driver: &mut Driver) {
+    without_any_memory(|| while driver.turn() > 0 {});
+}
+
+/// Turns the driver without memory, so that some of the timeouts find no cell.
+fn fill_the_cells(timer: &Timer, driver: &mut Driver) {
+    turn_without_memory(driver);
+    assert!(timer.stats().shards[0].linked < timer.pending() as u64, "there was memory enough: the test tests nothing");
+}
+
 #[test]
 fn the_spare_cells_are_for_what_is_due_though_what_is_not_came_first() {
-    let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
-    let ran = Counter::default();
-    for n in (1..=600).rev() {
-        timer.schedule_detached(n * MS, ran.task()).expect("reserved");
-    }
-    let turn = |driver: &mut Driver| without_any_memory(|| while driver.turn() > 0 {});
-    turn(&mut driver);
-    assert!(timer.stats().shards[0].linked < 600, "there was memory enough: the test tests nothing");
+    let (timer, mut driver, clock, ran, _) = more_than_cells((1..=600).rev());
+    fill_the_cells(&timer, &mut driver);
     for n in 1..=600 {
         clock.advance(MS);
-        turn(&mut driver);
+        turn_without_memory(&mut driver);
         assert_eq!(ran.get(), n, "at {n} ms");
     }
 }
 
 #[test]
 fn more_that_found_no_cell_may_be_due_at_once_than_a_block_holds() {
-    let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
-    let ran = Counter::default();
-    for n in 1..=600 {
-        timer.schedule_detached(n * MS, ran.task()).expect("reserved");
-    }
-    let turn = |driver: &mut Driver| without_any_memory(|| while driver.turn() > 0 {});
-    turn(&mut driver);
-    assert!(timer.stats().shards[0].linked < 600, "there was memory enough: the test tests nothing");
+    let (timer, mut driver, clock, ran, _) = more_than_cells(1..=600);
+    fill_the_cells(&timer, &mut driver);
     clock.advance(600 * MS);
-    turn(&mut driver);
+    turn_without_memory(&mut driver);
     assert_eq!((ran.get(), timer.pending()), (600, 0));
 }
 
 #[test]
 fn what_finds_no_cell_in_the_wheel_is_neither_late_nor_lost() {
-    let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
-    let ran = Counter::default();
-    // Each has a slot of its own. Cells are reserved for timeouts as they usually lie.
-    let timeouts: Vec<_> = (1..=600).map(|n| timer.schedule(n * MS, ran.task()).expect("reserved")).collect();
-    let turn = |driver: &mut Driver| without_any_memory(|| while driver.turn() > 0 {});
-    turn(&mut driver);
-    assert!(timer.stats().shards[0].linked < 600, "there was memory enough: the test tests nothing");
+    let (timer, mut driver, clock, ran, timeouts) = more_than_cells(1..=600);
+    fill_the_cells(&timer, &mut driver);
     assert!(timeouts[599].cancel() && timeouts[598].reset(5 * MS) && timeouts[4].reset(599 * MS));
     // One that is in its slot, too.
     assert!(timeouts[1].cancel());
     let mut expected = 0;
     for n in 1..=599 {
         clock.advance(MS);
-        turn(&mut driver);
+        turn_without_memory(&mut driver);
         expected += match n {
             2 => 0,
             // The fifth and the last but one have changed places.
@@ -337,11 +340,7 @@ fn what_finds_no_cell_in_the_wheel_is_neither_late_nor_lost() {
 #[test]
 fn a_driven_engine_ends_without_memory_for_cells() {
     for (how, fires) in [(Shutdown::Cancel, 0), (Shutdown::FireNow, 600), (Shutdown::Drain(300 * MS), 0)] {
-        let (timer, mut driver, _clock) = engine(|builder| builder.capacity(1_000));
-        let ran = Counter::default();
-        for n in 1..=600 {
-            timer.schedule_detached(n * MS, ran.task()).expect("reserved");
-        }
+        let (timer, mut driver, _clock, ran, _) = more_than_cells(1..=600);
         without_any_memory(|| driver.turn());
         let answer = without_any_memory(|| timer.shutdown_with(how).err());
         assert_eq!(answer, (fires == 0).then_some(ShutdownError::OutOfMemory), "{how:?}");
@@ -352,11 +351,7 @@ fn a_driven_engine_ends_without_memory_for_cells() {
 
 #[test]
 fn a_drain_without_memory_for_cells_runs_all_that_is_due() {
-    let (timer, _driver, clock) = engine(|builder| builder.capacity(1_000));
-    let ran = Counter::default();
-    for n in 1..=600 {
-        timer.schedule_detached(n * MS, ran.task()).expect("reserved");
-    }
+    let (timer, _driver, clock, ran, _) = more_than_cells(1..=600);
     clock.advance(600 * MS);
     let answer = without_any_memory(|| timer.shutdown_with(Shutdown::Drain(MS)).err());
     assert_eq!((answer, ran.get()), (None, 600));

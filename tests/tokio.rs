@@ -5,13 +5,13 @@ mod common;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tourbillon::{ManualClock, Shutdown, Timer, WorkerState};
+use tourbillon::{ManualClock, Shutdown, Sleep, Timer, WorkerState};
 
 use common::{
     Counter, HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, assert_run_by, built, eventually,
@@ -94,14 +94,20 @@ impl Wake for WokenBy {
     }
 }
 
-/// Lets futures come up together, and returns the names of the threads that wake them.
-fn who_wakes(futures: usize, timer: &Timer, clock: &ManualClock) -> Vec<String> {
+/// Returns futures that sleep for so long, and where the threads that wake them tell their names.
+fn sleeping(timer: &Timer, delays: &[Duration]) -> (Vec<Sleep>, Receiver<String>) {
     let (tell, told) = channel();
     let waker = Waker::from(Arc::new(WokenBy(tell)));
-    let mut sleeps: Vec<_> = (0..futures).map(|_| timer.sleep(MS)).collect();
+    let mut sleeps: Vec<_> = delays.iter().map(|delay| timer.sleep(*delay)).collect();
     for sleep in &mut sleeps {
         assert!(Pin::new(sleep).poll(&mut Context::from_waker(&waker)).is_pending());
     }
+    (sleeps, told)
+}
+
+/// Lets futures come up together, and returns the names of the threads that wake them.
+fn who_wakes(futures: usize, timer: &Timer, clock: &ManualClock) -> Vec<String> {
+    let (_sleeps, told) = sleeping(timer, &vec![MS; futures]);
     clock.advance(MS);
     (0..futures).map(|_| told.recv_timeout(PATIENCE).expect("each is woken")).collect()
 }
@@ -124,12 +130,7 @@ fn futures_of_two_turns_that_wait_for_the_runtime_are_all_woken() {
     let (runtime, clock) = (Builder::new_current_thread().build().expect("a runtime"), ManualClock::new());
     let builder = Timer::builder().shards(1).clock(clock.clone());
     let timer = builder.executor(runtime.handle().clone()).build().expect("the options make sense");
-    let (tell, told) = channel();
-    let waker = Waker::from(Arc::new(WokenBy(tell)));
-    let mut sleeps: Vec<_> = (2..6_u32).map(|n| timer.sleep(n / 2 * MS)).collect();
-    for sleep in &mut sleeps {
-        assert!(Pin::new(sleep).poll(&mut Context::from_waker(&waker)).is_pending());
-    }
+    let (_sleeps, told) = sleeping(&timer, &[MS, MS, 2 * MS, 2 * MS]);
     let by_hand = thread::spawn(move || (0..2).for_each(|_| clock.advance(MS)));
     eventually("all have come up", || timer.stats().fired == 4);
     runtime.block_on(tokio::task::yield_now());

@@ -297,7 +297,7 @@ fn a_users_own_clock_needs_a_worker_that_looks_at_it() {
 #[test]
 fn a_shutdown_that_has_nothing_to_fire_hands_no_batch_over() {
     let kept = Keeps::default();
-    let timer = built(Timer::builder().shards(1).executor(kept.clone()));
+    let timer = timer_on(kept.clone());
     assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
     assert_eq!(kept.batches(), 0);
 }

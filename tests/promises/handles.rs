@@ -12,7 +12,7 @@ use tourbillon::{
     ShutdownError, Stats, ThreadPool, Timeout, TimeoutGuard, Timer, Unfired, WaitStrategy,
 };
 
-use crate::common::{Drops, HOUR, MS, driven, eventually, fire_one};
+use crate::common::{Drops, HOUR, MS, built, driven, eventually, fire_one};
 use crate::pauses::stoppable;
 
 fn is_send_and_sync<T: Send + Sync + 'static>() {}
@@ -295,8 +295,7 @@ fn an_engine_ends_once_though_a_thread_in_teardown_gave_entries_back() {
         let drops = Drops::default();
         let witness = drops.witness();
         // The hook goes with the engine's memory.
-        let builder = Timer::builder().shards(1).on_panic(move |_| _ = &witness);
-        let timer = builder.build().expect("the options make sense");
+        let timer = built(Timer::builder().shards(1).on_panic(move |_| _ = &witness));
         let theirs = timer.clone();
         let user = thread::spawn(move || {
             // Before the engine's own, so that it goes after it.
