@@ -51,35 +51,10 @@ pub(crate) struct Block<T> {
     pub(crate) behind: Link,
     /// How many cells hold an item.
     pub(crate) live: u8,
-    /// How many cells have been filled.
-    pub(crate) filled: u8,
     pub(crate) cells: [Option<T>; CELLS],
 }
 
 impl<T: Copy> Block<T> {
-    /// Returns how many of its cells have been filled.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        usize::from(self.filled).min(CELLS)
-    }
-
-    /// Returns the cells that have been filled, and the count of the items in them.
-    #[inline]
-    pub(crate) fn filled_cells(&mut self) -> (&mut [Option<T>], &mut u8) {
-        let len = self.len();
-        (&mut self.cells[..len], &mut self.live)
-    }
-
-    /// Puts an item into the next cell, and returns that. Returns `None` if all have been filled.
-    #[inline]
-    pub(crate) fn fill(&mut self, item: T) -> Option<usize> {
-        let cell = usize::from(self.filled);
-        *self.cells.get_mut(cell)? = Some(item);
-        self.filled += 1;
-        self.live += 1;
-        Some(cell)
-    }
-
     /// Takes the item out of a cell.
     #[inline]
     pub(crate) fn empty(&mut self, cell: usize) -> Option<T> {
@@ -88,8 +63,9 @@ impl<T: Copy> Block<T> {
         Some(item)
     }
 
-    /// Puts an item back into its cell.
-    pub(crate) fn put_back(&mut self, cell: usize, item: T) {
+    /// Puts an item into an empty cell.
+    #[inline]
+    pub(crate) fn put(&mut self, cell: usize, item: T) {
         self.cells[cell] = Some(item);
         self.live += 1;
     }
@@ -155,7 +131,7 @@ impl<T: Copy> Blocks<T> {
         let block = self.get_mut(index);
         debug_assert_eq!(block.live, 0);
         let next = block.behind;
-        (block.before, block.behind, block.live, block.filled) = (before, behind, 1, 1);
+        (block.before, block.behind, block.live) = (before, behind, 1);
         block.cells[0] = Some(item);
         self.free = next;
         self.used += 1;
@@ -197,7 +173,7 @@ impl<T: Copy> Blocks<T> {
         let mut chunk = room_for(CHUNK)?;
         self.chunks.try_reserve(1).map_err(|_| OutOfMemory)?;
         let end = Link::end(0);
-        chunk.extend((0..CHUNK).map(|_| Block { before: end, behind: end, live: 0, filled: 0, cells: [None; CELLS] }));
+        chunk.extend((0..CHUNK).map(|_| Block { before: end, behind: end, live: 0, cells: [None; CELLS] }));
         let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
         self.chunks.push(chunk);
         (first..first + (1 << CHUNK_BITS)).rev().for_each(|block| self.put_free(block));

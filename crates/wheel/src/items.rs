@@ -39,14 +39,28 @@ pub const NEVER: u64 = u64::MAX;
 pub struct Place(u32);
 
 impl Place {
-    /// Below which a block's index is: 2^28 blocks hold 3.7 thousand million items.
-    pub(crate) const MAX_BLOCKS: u32 = 1 << 28;
+    /// Below which a block's index is: 2^27 blocks hold 1.8 thousand million items.
+    pub(crate) const MAX_BLOCKS: u32 = 1 << 27;
+
+    /// In no block.
+    pub(crate) const NONE: Self = Self(u32::MAX);
 
     #[inline]
     pub(crate) fn new(block: u32, cell: usize) -> Self {
         debug_assert!(block < Self::MAX_BLOCKS && cell < 16);
         #[expect(clippy::cast_possible_truncation, reason = "a cell has four bits")]
         Self(block << 4 | cell as u32)
+    }
+
+    /// Returns the place behind this one, which is no cell's if this is a block's last.
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// Returns a place behind all cells of a block.
+    pub(crate) fn behind_all_of(block: u32) -> Self {
+        Self::new(block, 15)
     }
 
     #[inline]

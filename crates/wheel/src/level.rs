@@ -6,14 +6,65 @@ use crate::occupancy::Occupancy;
 /// A stretch of time as wide as a slot of a level. It begins at tick `span << shift`.
 pub(crate) type Span = u64;
 
-#[derive(Debug)]
-pub(crate) struct Level {
+/// Where an item belongs: a list, and the level that it is of, if any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) list: u32,
+    pub(crate) level: u32,
+}
+
+impl Target {
+    pub(crate) fn outside(list: u32) -> Self {
+        Self { list, level: u32::MAX }
+    }
+}
+
+/// The slots of a level, and which lists they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    level: u32,
     /// log2 of a slot's width in ticks.
     shift: u32,
     /// How many slots there are, less one.
     mask: u64,
     /// The number of the first slot's first list. Each slot has two.
     lists: u32,
+}
+
+impl Ring {
+    fn slots(self) -> u64 {
+        self.mask + 1
+    }
+
+    /// Returns how many bits of a tick the ring counts.
+    pub(crate) fn bits(self) -> u32 {
+        self.shift + self.slots().ilog2()
+    }
+
+    /// Returns where an item of this tick belongs: into slot `(tick >> shift) & mask`, and there
+    /// into the second list if it is `direct`.
+    #[inline]
+    pub(crate) fn target(self, tick: u64, direct: u32) -> Target {
+        Target { list: self.list(tick >> self.shift) + direct, level: self.level }
+    }
+
+    /// Returns the first of the two lists of a span's slot.
+    #[inline]
+    fn list(self, span: Span) -> u32 {
+        self.lists + 2 * self.slot(span)
+    }
+
+    #[inline]
+    fn slot(self, span: Span) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than 2^31")]
+        let slot = (span & self.mask) as u32;
+        slot
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Level {
+    pub(crate) ring: Ring,
     /// All spans before this one were opened by an event, which may be ahead of the cursor.
     opened: Span,
     /// The last cursor at which a part of the level's cascade was moved: once a tick is enough.
@@ -23,33 +74,20 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    pub(crate) fn new(shift: u32, slots: usize, lists: u32) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new(level: u32, shift: u32, slots: usize, lists: u32) -> Result<Self, OutOfMemory> {
         debug_assert!(slots.is_power_of_two());
-        Ok(Self { shift, mask: slots as u64 - 1, lists, opened: 0, stepped: 0, occupancy: Occupancy::new(slots)? })
-    }
-
-    fn slots(&self) -> u64 {
-        self.mask + 1
-    }
-
-    /// Returns how many bits of a tick the ring counts.
-    pub(crate) fn bits(&self) -> u32 {
-        self.shift + self.slots().ilog2()
-    }
-
-    #[inline]
-    pub(crate) fn span_of(&self, tick: u64) -> Span {
-        tick >> self.shift
+        let ring = Ring { level, shift, mask: slots as u64 - 1, lists };
+        Ok(Self { ring, opened: 0, stepped: 0, occupancy: Occupancy::new(slots)? })
     }
 
     pub(crate) fn begins(&self, span: Span) -> u64 {
-        span << self.shift
+        span << self.ring.shift
     }
 
     /// Returns how many ticks before a span begins it is opened: half its width, 0 on level 0.
     #[inline]
     pub(crate) fn lead(&self) -> u64 {
-        (1 << self.shift) >> 1
+        (1 << self.ring.shift) >> 1
     }
 
     /// Returns when a span has to be looked at: when its cascade starts, or, on level 0, when it is
@@ -62,8 +100,8 @@ impl Level {
     #[inline]
     pub(crate) fn first_unopened(&self, cursor: u64) -> Span {
         // By time it is the first that opens at the cursor or later.
-        let by_time =
-            if self.shift == 0 { cursor } else { ((cursor.saturating_add(self.lead()) - 1) >> self.shift) + 1 };
+        let shift = self.ring.shift;
+        let by_time = if shift == 0 { cursor } else { ((cursor.saturating_add(self.lead()) - 1) >> shift) + 1 };
         by_time.max(self.opened)
     }
 
@@ -83,25 +121,18 @@ impl Level {
     /// Returns whether the ring has a slot for a tick that is neither opened nor too far away.
     #[inline]
     pub(crate) fn holds(&self, tick: u64, cursor: u64) -> bool {
-        (self.first_unopened(cursor)..self.end(cursor)).contains(&self.span_of(tick))
+        (self.first_unopened(cursor)..self.end(cursor)).contains(&(tick >> self.ring.shift))
     }
 
-    /// Returns the first of the two lists of a span's slot: `(tick >> shift) & mask`.
+    /// Returns the first of the two lists of a span's slot.
     #[inline]
     pub(crate) fn list(&self, span: Span) -> u32 {
-        self.lists + 2 * self.slot(span)
-    }
-
-    #[inline]
-    fn slot(&self, span: Span) -> u32 {
-        #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than 2^31")]
-        let slot = (span & self.mask) as u32;
-        slot
+        self.ring.list(span)
     }
 
     /// Marks the slot of a list as occupied. Returns whether it was not.
     pub(crate) fn mark(&mut self, list: u32) -> bool {
-        self.occupancy.set((list - self.lists) as usize / 2)
+        self.occupancy.set((list - self.ring.lists) as usize / 2)
     }
 
     /// Returns the next span that is not opened yet and whose slot has items. Clears the marks of
@@ -128,21 +159,21 @@ impl Level {
             if !is_empty(list) || !is_empty(list + 1) {
                 return Some(span);
             }
-            self.occupancy.clear(self.slot(span) as usize);
+            self.occupancy.clear(self.ring.slot(span) as usize);
         }
     }
 
     /// Returns the first span from this one on whose slot is marked. It may be one revolution away
     /// at most.
     fn next_marked(&self, first: Span) -> Option<Span> {
-        let distance = self.occupancy.distance_to_next(self.slot(first) as usize)?;
+        let distance = self.occupancy.distance_to_next(self.ring.slot(first) as usize)?;
         // Beyond the end of time there is nothing.
         first.checked_add(distance as u64)
     }
 
     /// Returns the first span that is too far away for the ring.
     fn end(&self, cursor: u64) -> Span {
-        self.first_unopened(cursor).saturating_add(self.slots())
+        self.first_unopened(cursor).saturating_add(self.ring.slots())
     }
 
     /// Returns the spans whose slots are marked, in their order.
@@ -154,11 +185,11 @@ impl Level {
 
     #[cfg(test)]
     pub(crate) fn lists(&self) -> core::ops::Range<u32> {
-        self.lists..self.list(self.mask) + 2
+        self.ring.lists..self.list(self.ring.mask) + 2
     }
 
     #[cfg(test)]
     pub(crate) fn is_marked(&self, list: u32) -> bool {
-        self.occupancy.is_set((list - self.lists) as usize / 2)
+        self.occupancy.is_set((list - self.ring.lists) as usize / 2)
     }
 }

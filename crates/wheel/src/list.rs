@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use core::iter;
+use core::mem;
 use core::ops::RangeInclusive;
 
 use crate::block::{Block, Blocks, CELLS, Link};
@@ -10,11 +11,26 @@ use crate::items::{Items, NEVER, OutOfMemory, Place, room_for};
 /// So many items of a list are looked at to find out when to turn next.
 const FEW: u8 = 4;
 
-/// The first and the last block of a list. Both are its end if it is empty.
+/// The first and the last block of a list.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
+    /// The list's end if it is empty.
     first: Link,
-    last: Link,
+    /// Where the next item goes: a cell of the last block, or behind all of them, as nothing more
+    /// goes into that. [`Place::NONE`] if the list is empty.
+    next: Place,
+}
+
+impl Ends {
+    /// An empty list.
+    fn new(list: u32) -> Self {
+        Self { first: Link::end(list), next: Place::NONE }
+    }
+
+    /// Returns the last block. That of an empty list is its end, which `first` is then.
+    fn last(self) -> Link {
+        if self.next == Place::NONE { self.first } else { Link::to(self.next.block()) }
+    }
 }
 
 /// All lists of a wheel, by their numbers, and their blocks.
@@ -28,7 +44,7 @@ impl<T: Copy + Eq> Lists<T> {
     pub(crate) fn new(lists: usize) -> Result<Self, OutOfMemory> {
         let count = u32::try_from(lists).ok().filter(|count| *count < 1 << 31).ok_or(OutOfMemory)?;
         let mut ends = room_for(lists)?;
-        ends.extend((0..count).map(|list| Ends { first: Link::end(list), last: Link::end(list) }));
+        ends.extend((0..count).map(Ends::new));
         Ok(Self { ends: ends.into_boxed_slice(), blocks: Blocks::new() })
     }
 
@@ -52,19 +68,25 @@ impl<T: Copy + Eq> Lists<T> {
     /// Puts an item behind the last one of a list, if its last block has a cell left.
     #[inline]
     pub(crate) fn push(&mut self, list: u32, item: T) -> Option<Place> {
-        let at = self.ends[list as usize].last.block()?;
-        let cell = self.blocks.get_mut(at).fill(item)?;
-        Some(Place::new(at, cell))
+        let next = &mut self.ends[list as usize].next;
+        let place = *next;
+        if place.cell() >= CELLS {
+            return None;
+        }
+        *next = place.next();
+        self.blocks.get_mut(place.block()).put(place.cell(), item);
+        Some(place)
     }
 
     /// Puts an item behind the last one of a list, in a block of its own.
     #[inline]
     pub(crate) fn push_block(&mut self, list: u32, item: T) -> Result<Place, OutOfMemory> {
-        let last = self.ends[list as usize].last;
+        let last = self.ends[list as usize].last();
         let at = self.blocks.take(last, Link::end(list), item)?;
         self.link(last, Link::to(at));
-        self.ends[list as usize].last = Link::to(at);
-        Ok(Place::new(at, 0))
+        let place = Place::new(at, 0);
+        self.ends[list as usize].next = place.next();
+        Ok(place)
     }
 
     /// Makes `behind` what comes after `before`, and nothing else.
@@ -79,14 +101,15 @@ impl<T: Copy + Eq> Lists<T> {
     fn join(&mut self, before: Link, behind: Link) {
         match behind.get() {
             Ok(block) => self.blocks.get_mut(block).before = before,
-            Err(list) => self.ends[list as usize].last = before,
+            // Nothing more goes into a block that has become the last one.
+            Err(list) => self.ends[list as usize].next = before.block().map_or(Place::NONE, Place::behind_all_of),
         }
         self.link(before, behind);
     }
 
     /// Puts a chain of blocks behind the last one of a list.
     fn append(&mut self, first: Link, last: Link, to: u32) {
-        self.join(self.ends[to as usize].last, first);
+        self.join(self.ends[to as usize].last(), first);
         self.join(last, Link::end(to));
     }
 
@@ -111,9 +134,8 @@ impl<T: Copy + Eq> Lists<T> {
     /// Moves all blocks of a list behind the last one of another. No item moves.
     pub(crate) fn splice(&mut self, from: u32, to: u32) {
         if !self.is_empty(from) {
-            let Ends { first, last } = self.ends[from as usize];
-            self.append(first, last, to);
-            self.join(Link::end(from), Link::end(from));
+            let ends = mem::replace(&mut self.ends[from as usize], Ends::new(from));
+            self.append(ends.first, ends.last(), to);
         }
     }
 
@@ -139,7 +161,7 @@ impl<T: Copy + Eq> Lists<T> {
         loop {
             let at = self.first(list)?;
             let block = self.blocks.get_mut(at);
-            let item = (0..block.len()).find_map(|cell| block.empty(cell));
+            let item = (0..CELLS).find_map(|cell| block.empty(cell));
             if block.live == 0 {
                 self.free(at);
             }
@@ -162,8 +184,9 @@ impl<T: Copy + Eq> Lists<T> {
     /// Returns the earliest deadline in these lists, or `None` if there are more than a few items.
     pub(crate) fn earliest_of_few<S: Items<Item = T>>(&self, items: &S, mut lists: RangeInclusive<u32>) -> Option<u64> {
         lists.try_fold(NEVER, |earliest, list| {
-            let Ends { first, last } = self.ends[list as usize];
-            let is_few = first == last && first.block().is_none_or(|at| self.blocks.get(at).live <= FEW);
+            let ends = self.ends[list as usize];
+            let is_few =
+                ends.first == ends.last() && ends.first.block().is_none_or(|at| self.blocks.get(at).live <= FEW);
             is_few.then(|| self.iter(list).map(|item| items.deadline(item)).fold(earliest, u64::min))
         })
     }
@@ -225,10 +248,9 @@ impl<T: Copy + Eq> Lists<T> {
             let live = block.cells.iter().flatten().count();
             assert!(block.before == before && live > 0, "block {at} of list {list} is not linked in both ways");
             assert_eq!(live, usize::from(block.live), "block {at} of list {list} has lost count");
-            assert!(block.cells[block.len()..].iter().all(Option::is_none), "block {at} has an item behind its last");
             (before, count) = (Link::to(at), count + live);
         }
-        assert_eq!(self.ends[list as usize].last, before, "list {list} does not end with its last block");
+        assert_eq!(self.ends[list as usize].last(), before, "list {list} does not end with its last block");
         count
     }
 }

@@ -1,9 +1,11 @@
 //! What a turn does: it takes out what is due, and moves a part of each cascade.
 
+use crate::block::{Block, CELLS};
 use crate::event::Event;
 use crate::items::{Items, NEVER, OutOfMemory, Place, Take};
+use crate::level::Target;
 use crate::list::Lists;
-use crate::wheel::{ASIDE, DUE, FAR, HOMELESS, LATE, Target, Wheel, cascade_list};
+use crate::wheel::{ASIDE, DUE, FAR, HOMELESS, LATE, Wheel, cascade_list};
 
 impl<T: Copy + Eq> Wheel<T> {
     /// Takes out what is due at tick `now`, in the order of the deadlines, and what has the same
@@ -159,7 +161,7 @@ impl<T: Copy + Eq> Wheel<T> {
     ) -> bool {
         let mut cell = 0;
         loop {
-            let (cells, live) = self.lists.blocks.get_mut(at).filled_cells();
+            let Block { cells, live, .. } = self.lists.blocks.get_mut(at);
             // Only this loop is for each item. Nobody else reaches the block from `take`.
             let (item, taken) = loop {
                 let Some(slot) = cells.get_mut(cell) else { return true };
@@ -198,7 +200,7 @@ impl<T: Copy + Eq> Wheel<T> {
         budget: &mut usize,
     ) -> Option<usize> {
         let (at, cell) = (place.block(), place.cell());
-        self.lists.blocks.get_mut(at).put_back(cell, item);
+        self.lists.blocks.get_mut(at).put(cell, item);
         self.len += 1;
         match items.deadline(item) {
             _ if taken == Take::Stop => None,
@@ -259,7 +261,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// cursor and `now`.
     fn is_outrun(&self, now: u64) -> bool {
         let last = self.levels.last().expect("a wheel has a level");
-        now.saturating_sub(self.cursor) >> last.bits() > 0
+        now.saturating_sub(self.cursor) >> last.ring.bits() > 0
     }
 
     /// Makes the next [`expire`](Self::expire) look at all items, and put each where its deadline
@@ -337,7 +339,7 @@ impl<T: Copy + Eq> Wheel<T> {
         while let Some(at) = self.lists.first(list) {
             self.prefetch_behind(items, at);
             let mut to = HOMELESS;
-            for cell in 0..self.lists.blocks.get(at).len() {
+            for cell in 0..CELLS {
                 let Some(item) = self.lists.blocks.get(at).cells[cell] else { continue };
                 if *budget == 0 || quota == 0 {
                     return false;

@@ -5,7 +5,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError, room_for};
-use crate::level::Level;
+use crate::level::{Level, Ring, Target};
 use crate::list::Lists;
 
 /// How many bits of a tick the slots of all levels may count together.
@@ -25,27 +25,14 @@ pub(crate) const HOMELESS: u32 = 4;
 /// The first of the cascades' lists.
 const CASCADES: u32 = 5;
 
-/// Where an item belongs: a list, and the level that it is of, if any.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    list: u32,
-    level: usize,
-}
-
-impl Target {
-    pub(crate) fn outside(list: u32) -> Self {
-        Self { list, level: usize::MAX }
-    }
-}
-
 /// A hierarchical timing wheel. See the [crate](crate).
 pub struct Wheel<T> {
     pub(crate) lists: Lists<T>,
     pub(crate) levels: Box<[Level]>,
-    /// The lowest level whose ring is as wide as a distance from the cursor, by the logarithm of
-    /// the distance; the last level if none is. From any cursor a level reaches as far as its ring
-    /// is wide, and a little farther.
-    by_distance: [u8; 64],
+    /// The ring of the lowest level that is as wide as a distance from the cursor, by the logarithm
+    /// of the distance; the last level's if none is. From any cursor a level reaches as far as its
+    /// ring is wide, and a little farther.
+    by_distance: [Ring; 64],
     pub(crate) cascade_quota: usize,
     /// All ticks before this one have been processed.
     pub(crate) cursor: u64,
@@ -118,17 +105,14 @@ impl<T: Copy + Eq> Wheel<T> {
         for level in 0..levels {
             let ring = if level == 0 { lowest } else { slots };
             #[expect(clippy::cast_possible_truncation, reason = "the lists have been counted")]
-            rings.push(Level::new(shift, ring, first as u32)?);
+            rings.push(Level::new(level as u32, shift, ring, first as u32)?);
             // A slot of the next level is half of this ring wide.
             (first, shift) = (first + 2 * ring, shift + ring.ilog2().saturating_sub(1));
         }
         let levels = rings.into_boxed_slice();
         let by_distance = core::array::from_fn(|bit| {
-            let reaches = |level: &Level| level.bits() as usize > bit;
-            let index = levels.iter().position(reaches).unwrap_or(levels.len() - 1);
-            #[expect(clippy::cast_possible_truncation, reason = "there are at most 59 levels")]
-            let index = index as u8;
-            index
+            let reaches = |level: &&Level| level.ring.bits() as usize > bit;
+            levels.iter().find(reaches).unwrap_or(&levels[levels.len() - 1]).ring
         });
         Ok(Self {
             lists,
@@ -303,18 +287,9 @@ impl<T: Copy + Eq> Wheel<T> {
         if deadline == NEVER {
             return Target::outside(FAR);
         }
-        let index = usize::from(self.by_distance[(distance | 1).ilog2() as usize]);
-        self.slot(index, deadline, direct)
-    }
-
-    #[inline]
-    fn slot(&self, index: usize, deadline: u64, direct: u32) -> Target {
-        let level = &self.levels[index];
-        let span = level.span_of(deadline);
         // The item is two whole spans or more away, as the ring below is not as wide as that, and a
         // span is opened at most half a span early. So its span is not opened yet.
-        debug_assert!(span >= level.first_unopened(self.cursor));
-        Target { list: level.list(span) + direct, level: index }
+        self.by_distance[(distance | 1).ilog2() as usize].target(deadline, direct)
     }
 
     #[inline]
@@ -325,21 +300,16 @@ impl<T: Copy + Eq> Wheel<T> {
         }
     }
 
-    /// The list may have been empty.
+    /// Puts an item into a block of its own. The list may have been empty, and gets its mark.
     #[inline(never)]
-    fn push_block(&mut self, item: T, target: Target) -> Result<Place, OutOfMemory> {
-        let place = self.lists.push_block(target.list, item)?;
-        self.mark(target);
-        Ok(place)
-    }
-
-    /// Marks the slot of a list that may have been empty.
-    fn mark(&mut self, Target { list, level: index }: Target) {
-        let Some(level) = self.levels.get_mut(index) else { return };
-        if level.mark(list) && index > 0 {
+    fn push_block(&mut self, item: T, Target { list, level }: Target) -> Result<Place, OutOfMemory> {
+        let place = self.lists.push_block(list, item)?;
+        let newly_marked = self.levels.get_mut(level as usize).is_some_and(|level| level.mark(list));
+        if newly_marked && level > 0 {
             // The next step looks at all levels again.
             self.quiet_until = 0;
         }
+        Ok(place)
     }
 
     /// Puts an item where its deadline of now belongs, in front of those that are new.
@@ -373,7 +343,7 @@ impl<T: Copy + Eq> Wheel<T> {
             // Its deadline was moved, or it waits for its round.
             return self.put_back(items, item);
         }
-        self.put(items, item, self.slot(level - 1, deadline, 0))
+        self.put(items, item, below.ring.target(deadline, 0))
     }
 
     /// Moves the cursor, unless it is there already.
