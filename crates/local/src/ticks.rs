@@ -10,6 +10,8 @@ use tourbillon_wheel::NEVER;
 /// not late by the rest of it.
 const MOST_BITS: u32 = 4;
 const FINEST: Duration = Duration::from_micros(1);
+/// A deadline that is so many nanoseconds away, 292 years, is never due.
+const MOST_NS: u64 = u64::MAX >> 1;
 
 /// How the wheel counts time: in ticks since the engine's start. Deadlines are rounded up, and the
 /// clock is rounded down, so that nothing is early.
@@ -21,8 +23,11 @@ pub(crate) struct Ticks {
     /// a round, or that has a coarse clock, asks for the same over and over.
     last: Cell<(Instant, u64)>,
     tick_ns: u64,
-    /// 2^64 / `tick_ns`: a product is several times faster than a quotient.
+    /// 2^(64 + `shift`) / `tick_ns`, and up to one more: a product is several times faster than a
+    /// quotient.
     inverse: u64,
+    /// The largest number of which 2^`shift` is less than `tick_ns`.
+    shift: u32,
     /// log2 of how many of the wheel's ticks one of the builder's has.
     bits: u32,
 }
@@ -32,14 +37,12 @@ impl Ticks {
     pub(crate) fn new(clock: Option<Box<dyn Clock>>, tick: Duration) -> Self {
         let bits = (0..=MOST_BITS).rev().find(|bits| tick / (1 << bits) >= FINEST).unwrap_or(0);
         let tick = tick / (1 << bits);
-        let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(MOST_NS).clamp(2, MOST_NS);
         let start = clock.as_ref().map_or_else(Instant::now, |clock| clock.now());
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "at most 2^64 - 1, or of a tick of 1 ns, which no builder has"
-        )]
-        let inverse = ((1_u128 << 64) / u128::from(tick_ns)) as u64;
-        Self { clock, start, last: Cell::new((start, 0)), tick_ns, inverse, bits }
+        let shift = (tick_ns - 1).ilog2();
+        #[expect(clippy::cast_possible_truncation, reason = "2^`shift` is less than a tick")]
+        let inverse = ((1_u128 << (64 + shift)) / u128::from(tick_ns)) as u64 + 1;
+        Self { clock, start, last: Cell::new((start, 0)), tick_ns, inverse, shift, bits }
     }
 
     /// Returns how many of the wheel's ticks one of the builder's has.
@@ -65,10 +68,8 @@ impl Ticks {
     /// one.
     #[inline]
     pub(crate) fn after(&self, delay: Duration) -> u64 {
-        if delay.is_zero() {
-            return self.current();
-        }
-        self.up(self.ns_at(self.now()).saturating_add(nanoseconds(delay)))
+        let now = self.ns_at(self.now());
+        if delay.is_zero() { self.whole(now) } else { self.up(now + nanoseconds(delay)) }
     }
 
     /// Returns the tick of a deadline. One before the engine's start counts as that.
@@ -104,23 +105,25 @@ impl Ticks {
     /// Rounds up to a tick.
     #[inline]
     fn up(&self, ns: u64) -> u64 {
-        ns.checked_add(self.tick_ns - 1).map_or(NEVER, |ns| self.whole(ns))
+        if ns <= MOST_NS - self.tick_ns { self.whole(ns + self.tick_ns - 1) } else { NEVER }
     }
 
-    /// Returns how many whole ticks there are in so many nanoseconds.
+    /// Returns how many whole ticks there are in so many nanoseconds, of which there may be
+    /// [`MOST_NS`].
     #[inline]
     fn whole(&self, ns: u64) -> u64 {
-        // The product is too small by less than one.
-        let tick = ((u128::from(ns) * u128::from(self.inverse)) >> 64) as u64;
-        tick + u64::from(ns - tick * self.tick_ns >= self.tick_ns)
+        // Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994. The
+        // product is too large, by less than 2^(64 + shift) / `tick_ns`, as `ns` is less than 2^63.
+        // So the quotient is too large by less than the part of a tick that a nanosecond is.
+        (((u128::from(ns) * u128::from(self.inverse)) >> 64) as u64) >> self.shift
     }
 }
 
-/// `u64::MAX` for 544 years and more.
+/// [`MOST_NS`] at most.
 #[inline]
 fn nanoseconds(duration: Duration) -> u64 {
     let seconds = duration.as_secs();
-    if seconds >> 34 == 0 { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { u64::MAX }
+    if seconds >> 33 == 0 { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { MOST_NS }
 }
 
 #[cfg(test)]
@@ -129,16 +132,17 @@ mod tests {
 
     #[test]
     fn a_product_divides_as_a_quotient_does() {
-        for tick in [1_000, 62_500, 65_536, 999_983, 1_000_000, 3_600_000_000_000, u64::MAX] {
+        for tick in [1_000, 1_024, 1_025, 62_500, 65_536, 999_983, 3_600_000_000_000, 1 << 62, MOST_NS, u64::MAX] {
             let ticks = Ticks::new(None, Duration::from_nanos(tick));
             let tick = ticks.tick_ns;
             let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
             let multiples = (0..64)
                 .flat_map(|bits| near((1 << bits) / tick * tick))
-                .chain((0..64).flat_map(|bits| near(1 << bits)));
-            for ns in multiples.chain([u64::MAX - 1]) {
+                .chain((0..64).flat_map(|bits| near(1 << bits)))
+                .chain((1..64).flat_map(|nth| near(MOST_NS / tick / nth * tick)));
+            for ns in multiples.filter(|ns| *ns <= MOST_NS) {
                 assert_eq!(ticks.whole(ns), ns / tick, "{ns} ns in ticks of {tick} ns");
-                let up = if ns > u64::MAX - (tick - 1) { NEVER } else { ns.div_ceil(tick) };
+                let up = if ns > MOST_NS - tick { NEVER } else { ns.div_ceil(tick) };
                 assert_eq!(ticks.up(ns), up, "{ns} ns in ticks of {tick} ns, rounded up");
             }
         }
