@@ -250,7 +250,11 @@ impl<T: Copy + Eq> Lists<T> {
             assert_eq!(live, usize::from(block.live), "block {at} of list {list} has lost count");
             (before, count) = (Link::to(at), count + live);
         }
-        assert_eq!(self.ends[list as usize].last(), before, "list {list} does not end with its last block");
+        let ends = self.ends[list as usize];
+        assert_eq!(ends.last(), before, "list {list} does not end with its last block");
+        let next = ends.next.cell().min(CELLS);
+        let is_free = |at| self.blocks.get(at).cells[next..].iter().all(Option::is_none);
+        assert!(before.block().is_none_or(is_free), "list {list} has an item where its next one goes");
         count
     }
 }
