@@ -9,7 +9,7 @@ use std::task::Waker;
 use tourbillon::Refusal;
 use tourbillon_wheel::{NEVER, Take, Wheel};
 
-use crate::slab::{Key, Slab, State};
+use crate::slab::{Entry, Key, Slab, State};
 use crate::task::Task;
 use crate::ticks::Ticks;
 
@@ -36,13 +36,14 @@ struct Core {
     /// Those that have come up. The first `done` of them have run.
     due: Vec<Key>,
     done: usize,
-    pending: usize,
+    /// How many of the others have been cancelled.
+    cancelled: usize,
     expiry_limit: usize,
 }
 
 impl Engine {
     pub(crate) fn new(ticks: Ticks, wheel: Wheel<Key>, expiry_limit: usize) -> Self {
-        let core = Core { wheel, slab: Slab::default(), due: Vec::new(), done: 0, pending: 0, expiry_limit };
+        let core = Core { wheel, slab: Slab::default(), due: Vec::new(), done: 0, cancelled: 0, expiry_limit };
         Self {
             ticks,
             core: RefCell::new(core),
@@ -56,7 +57,8 @@ impl Engine {
     }
 
     pub(crate) fn pending(&self) -> usize {
-        self.core.borrow().pending
+        let core = self.core.borrow();
+        core.wheel.len() + (core.due.len() - core.done) - core.cancelled
     }
 
     /// Makes a timeout. Whoever asks that it is held [lets it go](Self::let_go) once. Without one,
@@ -73,11 +75,10 @@ impl Engine {
             return Err((Refusal::Shutdown, task));
         }
         let mut core = self.core.borrow_mut();
-        let Core { wheel, slab, pending, .. } = &mut *core;
+        let Core { wheel, slab, .. } = &mut *core;
         let Ok(key) = slab.free() else { return Err((Refusal::OutOfMemory, task)) };
         let Ok(place) = wheel.insert_at(key, deadline) else { return Err((Refusal::OutOfMemory, task)) };
         slab.fill(key, place, deadline, is_held, || make(task));
-        *pending += 1;
         drop(core);
         self.may_be_earlier(deadline);
         Ok(key)
@@ -116,15 +117,16 @@ impl Engine {
     /// Cancels a timeout. Returns its task, or `None` if it was not pending.
     #[inline]
     pub(crate) fn cancel(&self, key: Key) -> Option<Task> {
-        self.core.borrow_mut().cancel(key)
+        self.core.borrow_mut().cancel(key).0.task.take()
     }
 
     /// [Cancels](Self::cancel) a timeout, and [lets it go](Self::let_go).
+    #[inline]
     pub(crate) fn give_up(&self, key: Key) -> Option<Task> {
         let mut core = self.core.borrow_mut();
-        let task = core.cancel(key);
-        core.slab.let_go(key);
-        task
+        let (entry, free) = core.cancel(key);
+        entry.let_go(key, free);
+        entry.task.take()
     }
 
     /// Moves the deadline of a timeout, and returns whether it was pending.
@@ -150,7 +152,7 @@ impl Engine {
     }
 
     /// Ends the hold on a timeout.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn let_go(&self, key: Key) {
         self.core.borrow_mut().slab.let_go(key);
     }
@@ -199,7 +201,7 @@ impl Engine {
     #[inline]
     fn next_task(&self, now: u64) -> Option<Task> {
         let mut core = self.core.borrow_mut();
-        let Core { wheel, slab, due, done, pending, .. } = &mut *core;
+        let Core { wheel, slab, due, done, cancelled, .. } = &mut *core;
         loop {
             let Some(&key) = due.get(*done) else {
                 due.clear();
@@ -208,9 +210,9 @@ impl Engine {
             };
             let entry = slab.get_mut(key);
             if entry.state == State::CancelledWhenDue {
+                *cancelled -= 1;
                 slab.end(key, State::Cancelled);
             } else if entry.deadline <= now {
-                *pending -= 1;
                 *done += 1;
                 return slab.end(key, State::Expired);
             } else {
@@ -258,7 +260,7 @@ impl Engine {
 
     fn next_to_end(&self) -> Option<Task> {
         let mut core = self.core.borrow_mut();
-        let Core { wheel, slab, due, done, pending, .. } = &mut *core;
+        let Core { wheel, slab, due, done, cancelled, .. } = &mut *core;
         loop {
             if *done == due.len() {
                 due.clear();
@@ -270,30 +272,33 @@ impl Engine {
             }
             let key = *due.get(*done)?;
             *done += 1;
-            let was_cancelled = slab.get(key).state == State::CancelledWhenDue;
-            *pending -= usize::from(!was_cancelled);
             let task = slab.end(key, State::Cancelled);
             if task.is_some() {
                 return task;
             }
+            *cancelled -= 1;
         }
     }
 }
 
 impl Core {
+    /// Takes a pending timeout out of the wheel, and returns its entry, which may be freed, and
+    /// those that are free. Its task is left.
     #[inline]
-    fn cancel(&mut self, key: Key) -> Option<Task> {
-        let entry = self.slab.get_mut(key);
+    fn cancel(&mut self, key: Key) -> (&mut Entry, &mut Option<Key>) {
+        let (entry, free) = self.slab.entry(key);
         match entry.state {
             State::Pending => {
                 entry.state = State::Cancelled;
                 self.wheel.remove(entry.place(), key);
             }
-            State::Due => entry.state = State::CancelledWhenDue,
-            _ => return None,
+            State::Due => {
+                entry.state = State::CancelledWhenDue;
+                self.cancelled += 1;
+            }
+            _ => {}
         }
-        self.pending -= 1;
-        entry.task.take()
+        (entry, free)
     }
 
     /// Takes out all that is due by `now`, within the limit. A task that runs then may schedule
@@ -341,7 +346,7 @@ mod tests {
         // The entry that was given back last is used next.
         let next = || engine.core.borrow_mut().slab.free();
         let first = next();
-        for end in 0..4 {
+        for end in 0..5 {
             let timeout = timer.schedule(SECOND, || ()).expect("room");
             assert_ne!(next(), first);
             match end {
@@ -350,8 +355,12 @@ mod tests {
                 2 => assert!(timeout.reset(2 * SECOND)),
                 _ => {}
             }
-            drop(timeout);
-            pass();
+            if end == 4 {
+                assert!(timeout.cancel_owned());
+            } else {
+                drop(timeout);
+                pass();
+            }
             assert_eq!(next(), first, "a handle, in way {end}");
 
             let mut sleep = timer.sleep(SECOND);

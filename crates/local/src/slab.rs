@@ -61,6 +61,22 @@ impl Entry {
         Place::from_bits(self.link)
     }
 
+    /// Ends the hold on it.
+    #[inline]
+    pub(crate) fn let_go(&mut self, key: Key, free: &mut Option<Key>) {
+        self.is_held = false;
+        self.free_if_over(key, free);
+    }
+
+    /// Frees it if it has ended and nobody holds it. Whoever takes its task does so before another
+    /// timeout fills it.
+    #[inline]
+    fn free_if_over(&mut self, key: Key, free: &mut Option<Key>) {
+        if !self.is_held && matches!(self.state, State::Expired | State::Cancelled) {
+            self.free(free.replace(key));
+        }
+    }
+
     #[inline]
     fn free(&mut self, next: Option<Key>) {
         (self.state, self.link) = (State::Free, next.map_or(0, |Key(index)| index.get()));
@@ -121,32 +137,26 @@ impl Slab {
         &mut self.chunks[key.index() / CHUNK][key.index() % CHUNK]
     }
 
-    /// Changes an entry, and frees it if it has ended then and nobody holds it.
+    /// Returns an entry, and the list of those that are free.
     #[inline]
-    fn change<R>(&mut self, key: Key, change: impl FnOnce(&mut Entry) -> R) -> R {
-        let free = self.free;
-        let entry = self.get_mut(key);
-        let result = change(entry);
-        if !entry.is_held && matches!(entry.state, State::Expired | State::Cancelled) {
-            entry.free(free);
-            self.free = Some(key);
-        }
-        result
+    pub(crate) fn entry(&mut self, key: Key) -> (&mut Entry, &mut Option<Key>) {
+        (&mut self.chunks[key.index() / CHUNK][key.index() % CHUNK], &mut self.free)
     }
 
     /// Ends the hold on an entry.
     #[inline]
     pub(crate) fn let_go(&mut self, key: Key) {
-        self.change(key, |entry| entry.is_held = false);
+        let (entry, free) = self.entry(key);
+        entry.let_go(key, free);
     }
 
     /// Ends an entry that is due. Returns its task.
     #[inline]
     pub(crate) fn end(&mut self, key: Key, end: State) -> Option<Task> {
-        self.change(key, |entry| {
-            entry.state = end;
-            entry.task.take()
-        })
+        let (entry, free) = self.entry(key);
+        entry.state = end;
+        entry.free_if_over(key, free);
+        entry.task.take()
     }
 }
 

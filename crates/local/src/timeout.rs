@@ -16,15 +16,20 @@ use crate::slab::{Key, State};
               write `let _ =` for that, or use `schedule_detached`"]
 pub struct LocalTimeout {
     engine: Rc<Engine>,
-    /// Let go when this is dropped, and only then.
-    key: Key,
+    /// Let go when this is dropped. `None` if [`cancel_owned`](Self::cancel_owned) has done that.
+    key: Option<Key>,
 }
 
 impl LocalTimeout {
     /// The key is of a timeout of this engine that is held.
     #[inline]
     pub(crate) fn new(engine: Rc<Engine>, key: Key) -> Self {
-        Self { engine, key }
+        Self { engine, key: Some(key) }
+    }
+
+    #[inline]
+    fn key(&self) -> Key {
+        self.key.expect("a handle that has let go is gone")
     }
 
     /// Cancels the timeout, and returns whether it was still pending.
@@ -38,7 +43,17 @@ impl LocalTimeout {
     /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     #[inline]
     pub fn cancel(&self) -> bool {
-        self.engine.cancel(self.key).is_some()
+        self.engine.cancel(self.key()).is_some()
+    }
+
+    /// Cancels the timeout, as [`cancel`](Self::cancel) does, and drops the handle: in one step, so
+    /// this is the cheapest way to end a timeout.
+    ///
+    /// # Panics
+    /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
+    #[inline]
+    pub fn cancel_owned(mut self) -> bool {
+        self.key.take().is_some_and(|key| self.engine.give_up(key).is_some())
     }
 
     /// Moves the deadline to `delay` from now, later or earlier, and returns whether the timeout
@@ -50,7 +65,7 @@ impl LocalTimeout {
     #[inline]
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset(&self, delay: Duration) -> bool {
-        self.engine.reset(self.key, self.engine.ticks.after(delay))
+        self.engine.reset(self.key(), self.engine.ticks.after(delay))
     }
 
     /// Moves the deadline to a point in time. Otherwise it is [`reset`](Self::reset). It reads no
@@ -58,39 +73,41 @@ impl LocalTimeout {
     #[inline]
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset_at(&self, deadline: Instant) -> bool {
-        self.engine.reset(self.key, self.engine.ticks.at(deadline))
+        self.engine.reset(self.key(), self.engine.ticks.at(deadline))
     }
 
     /// Returns whether it has neither expired nor been cancelled.
     #[must_use]
     pub fn is_pending(&self) -> bool {
-        self.engine.is_pending(self.key)
+        self.engine.is_pending(self.key())
     }
 
     /// Returns whether its task has begun to run.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.engine.state(self.key) == State::Expired
+        self.engine.state(self.key()) == State::Expired
     }
 
     /// Returns whether it was cancelled, or dropped with its driver.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.engine.state(self.key), State::Cancelled | State::CancelledWhenDue)
+        matches!(self.engine.state(self.key()), State::Cancelled | State::CancelledWhenDue)
     }
 
     /// Returns the deadline as of the last successful reset, rounded up to a [part of a
     /// tick](crate::LocalBuilder::tick_duration).
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.engine.ticks.instant(self.engine.deadline(self.key))
+        self.engine.ticks.instant(self.engine.deadline(self.key()))
     }
 }
 
 impl Drop for LocalTimeout {
     #[inline]
     fn drop(&mut self) {
-        self.engine.let_go(self.key);
+        if let Some(key) = self.key {
+            self.engine.let_go(key);
+        }
     }
 }
 

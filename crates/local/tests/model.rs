@@ -98,11 +98,19 @@ impl World {
         *self.fired.borrow_mut() += 1;
     }
 
+    /// Every other time the handle goes, too.
     fn cancel(&self, which: usize) {
-        let handles = self.handles.borrow();
+        let mut handles = self.handles.borrow_mut();
         let Some(number) = which.checked_rem(handles.len()) else { return };
-        if let Some(handle) = &handles[number] {
-            assert_eq!(handle.cancel(), self.model.borrow_mut().remove(&number).is_some());
+        let is_owned = which.is_multiple_of(2);
+        let handle = &mut handles[number];
+        let cancelled = if is_owned {
+            handle.take().map(LocalTimeout::cancel_owned)
+        } else {
+            handle.as_ref().map(LocalTimeout::cancel)
+        };
+        if let Some(cancelled) = cancelled {
+            assert_eq!(cancelled, self.model.borrow_mut().remove(&number).is_some());
         }
     }
 

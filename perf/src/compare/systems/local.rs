@@ -44,7 +44,7 @@ impl Producer for Turned {
     }
 
     fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
-        handle.take().is_some_and(|timeout| timeout.cancel())
+        handle.take().is_some_and(LocalTimeout::cancel_owned)
     }
 
     fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
