@@ -10,8 +10,9 @@ use tourbillon_wheel::NEVER;
 /// not late by the rest of it.
 const MOST_BITS: u32 = 4;
 const FINEST: Duration = Duration::from_micros(1);
-/// A deadline that is so many nanoseconds away, 292 years, is never due.
-const MOST_NS: u64 = u64::MAX >> 1;
+/// Time is counted up to this many nanoseconds after the engine's start: 2^33 seconds, which are 272
+/// years. A deadline after that is never due.
+const MOST_NS: u64 = (1 << 33) * 1_000_000_000;
 
 /// How the wheel counts time: in ticks since the engine's start. Deadlines are rounded up, and the
 /// clock is rounded down, so that nothing is early.
@@ -108,12 +109,11 @@ impl Ticks {
         if ns <= MOST_NS - self.tick_ns { self.whole(ns + self.tick_ns - 1) } else { NEVER }
     }
 
-    /// Returns how many whole ticks there are in so many nanoseconds, of which there may be
-    /// [`MOST_NS`].
+    /// Returns how many whole ticks there are in `ns`, which is [`MOST_NS`] at most.
     #[inline]
     fn whole(&self, ns: u64) -> u64 {
         // Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994. The
-        // product is too large, by less than 2^(64 + shift) / `tick_ns`, as `ns` is less than 2^63.
+        // product is too large, by less than 2^(64 + shift) / `tick_ns`, as that is less than 2^63.
         // So the quotient is too large by less than the part of a tick that a nanosecond is.
         (((u128::from(ns) * u128::from(self.inverse)) >> 64) as u64) >> self.shift
     }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_product_divides_as_a_quotient_does() {
-        for tick in [1_000, 1_024, 1_025, 62_500, 65_536, 999_983, 3_600_000_000_000, 1 << 62, MOST_NS, u64::MAX] {
+        for tick in [1_000, 1_024, 1_025, 62_500, 65_536, 999_983, 3_600_000_000_000, 1 << 62, u64::MAX] {
             let ticks = Ticks::new(None, Duration::from_nanos(tick));
             let tick = ticks.tick_ns;
             let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
@@ -154,6 +154,16 @@ mod tests {
         assert_eq!(fine(Duration::from_millis(1)), 62_500);
         assert_eq!(fine(Duration::from_micros(10)), 1_250);
         assert_eq!(fine(Duration::from_micros(1)), 1_000);
+    }
+
+    #[test]
+    fn time_that_is_not_counted_any_more_is_later_than_all_deadlines() {
+        let last = Duration::from_nanos(MOST_NS - 1);
+        assert_eq!(nanoseconds(last), MOST_NS - 1);
+        assert_eq!(nanoseconds(last + Duration::from_nanos(1)), MOST_NS);
+        let ticks = Ticks::new(None, Duration::from_millis(1));
+        let latest = ticks.up(MOST_NS - ticks.tick_ns);
+        assert!(latest < NEVER && latest <= ticks.whole(MOST_NS));
     }
 
     #[test]

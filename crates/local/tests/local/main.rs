@@ -147,6 +147,23 @@ fn a_task_may_cancel_and_put_off_those_that_are_due_with_it() {
 }
 
 #[test]
+fn a_task_is_told_how_many_are_pending_with_it() {
+    let mut engine = Engine::new();
+    let (told, list): (Rc<RefCell<Vec<usize>>>, Rc<RefCell<Vec<LocalTimeout>>>) = Default::default();
+    let _ = engine.timer.schedule(SECOND * 2, || ()).expect("room");
+    for cancels in [true, false, false, false] {
+        let (timer, told, all) = (engine.timer.clone(), Rc::clone(&told), Rc::clone(&list));
+        let task = move || {
+            told.borrow_mut().push(timer.pending());
+            assert_eq!(all.borrow()[2].cancel(), cancels);
+        };
+        list.borrow_mut().push(engine.timer.schedule(SECOND, task).expect("room"));
+    }
+    assert_eq!((engine.timer.pending(), engine.pass(SECOND), engine.timer.panicked()), (5, 3, 0));
+    assert_eq!((told.take(), engine.timer.pending()), (vec![4, 2, 1], 1), "itself is not, nor the third");
+}
+
+#[test]
 fn a_timeout_that_is_due_may_be_reset_to_a_time_that_has_passed_and_runs_once() {
     let (mut engine, log) = (Engine::new(), Log::default());
     let others: Rc<RefCell<Vec<LocalTimeout>>> = Rc::default();
@@ -271,6 +288,7 @@ fn a_drop_at_the_end_may_cancel_another_timeout() {
     *other.borrow_mut() = Some(timer.schedule(SECOND * 2, move || runs.set(true)).expect("room"));
     drop(driver);
     assert!(other.borrow().is_none() && !ran.get());
+    assert_eq!(timer.pending(), 0);
 }
 
 #[test]
