@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::clock::{Clock, ClockListener, Follower, Listeners};
-use super::tick::saturating_ns;
 
 /// A clock for tests and simulations. It stands still until [`advance`](Self::advance) moves it.
 /// Clones share one time. Code under test compares times with [`Timer::now`](crate::Timer::now),
@@ -157,7 +156,7 @@ impl ManualClock {
     /// # }
     /// ```
     pub fn advance(&self, by: Duration) {
-        let by = saturating_ns(by);
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let moved = |now: u64| Some(now.saturating_add(by).min(FARTHEST_NS));
         // AcqRel: pairs with the Acquire in `now`. The update never fails, because `moved` never
         // returns `None`.

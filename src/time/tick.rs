@@ -10,7 +10,7 @@ pub(crate) struct Subtick(u64);
 
 impl Subtick {
     /// A deadline that never comes. Subticks are 54 bits wide, because the state word needs 10 bits
-    /// for itself. A subtick is at least 1 µs long, so that is 570 years or more.
+    /// for itself. A subtick is at least 1 µs long, so there are fewer in [`MOST_NS`].
     pub(crate) const NEVER: Subtick = Subtick(u64::MAX >> 10);
     pub(crate) const ZERO: Subtick = Subtick(0);
 
@@ -48,6 +48,10 @@ const MAX_BITS: u32 = 4;
 /// A subtick is at least as long, unless the tick is shorter. A thread takes longer to wake up.
 const FINEST_NS: u64 = 25_000;
 
+/// Time is counted up to this many nanoseconds after the engine's start: 2^33 seconds, which are 272
+/// years. A deadline after that never comes.
+const MOST_NS: u64 = (1 << 33) * 1_000_000_000;
+
 /// The engine's time scale: when tick zero was, how long a tick is, and how it is divided. Time is
 /// counted in nanoseconds since that start.
 #[derive(Clone, Copy, Debug)]
@@ -57,36 +61,24 @@ pub(crate) struct Scale {
     /// A tick is divided into 2^`bits` subticks, and has come with its last one. So tick `t` is
     /// made up of the subticks after (`t` - 1)·2^`bits`, up to and with `t`·2^`bits`.
     bits: u32,
-    /// A subtick is `tick_ns` / 2^bits nanoseconds long. As a fraction in its lowest terms that is
-    /// `numerator` / 2^`widen`.
-    numerator: u64,
-    widen: u32,
-    /// With `shift`, replaces a division by `numerator` by a multiplication: see
-    /// [`subticks_in_soon`](Self::subticks_in_soon).
+    /// How long a subtick is, rounded up. So a tick may be up to 15 ns longer than was asked for.
+    subtick_ns: u64,
+    /// With `shift`, replaces a division by `subtick_ns` by a multiplication: see
+    /// [`subticks_in`](Self::subticks_in).
     reciprocal: u64,
     shift: u32,
-    /// Up to this time that multiplication can be used, and leads to no subtick as late as never:
-    /// 18 years with a tick of 1 ms, and 104 days with an odd one.
-    soon_ns: u64,
 }
 
 impl Scale {
-    /// `tick` is between 1 µs and 584 years. The builder has checked that.
+    /// `tick` is at least 1 µs. The builder has checked that.
     pub(crate) fn new(start: Instant, tick: Duration) -> Self {
-        let tick_ns = saturating_ns(tick).max(1);
+        let tick_ns = saturating_ns(tick).clamp(1_000, MOST_NS);
         let bits = (tick_ns / FINEST_NS).checked_ilog2().unwrap_or(0).min(MAX_BITS);
-        let common = tick_ns.trailing_zeros().min(bits);
-        let (numerator, widen) = (tick_ns >> common, bits - common);
-        let log = u64::BITS - (numerator - 1).leading_zeros();
-        let (reciprocal, shift, soon_parts) = match u64::try_from((1_u128 << (63 + log)) / u128::from(numerator) + 1) {
-            Ok(reciprocal) if (1..u64::BITS).contains(&log) => {
-                let before_never = numerator.saturating_mul(Subtick::NEVER.0 - 1);
-                (reciprocal, log - 1, ((1_u64 << 63) - numerator).min(before_never))
-            }
-            // A subtick of a nanosecond, or of centuries.
-            _ => (0, 0, 0),
-        };
-        Self { start, tick_ns, bits, numerator, widen, reciprocal, shift, soon_ns: soon_parts >> widen }
+        let subtick_ns = tick_ns.div_ceil(1 << bits);
+        let shift = (subtick_ns - 1).ilog2();
+        #[expect(clippy::cast_possible_truncation, reason = "2^`shift` is less than a subtick")]
+        let reciprocal = ((1_u128 << (64 + shift)) / u128::from(subtick_ns)) as u64 + 1;
+        Self { start, tick_ns, bits, subtick_ns, reciprocal, shift }
     }
 
     pub(crate) fn tick_duration(&self) -> Duration {
@@ -129,37 +121,22 @@ impl Scale {
         saturating_ns(at.saturating_duration_since(self.start))
     }
 
-    /// Returns `parts / numerator` for `parts` below 2^63. The method is that of Granlund and
-    /// Montgomery ("Division by invariant integers using multiplication", theorem 4.2). `shift` is
-    /// one less than the binary logarithm of `numerator`, rounded up, and `reciprocal` is the next
-    /// whole number above 2^(64 + `shift`) / `numerator`. With these the result is exact.
+    /// Returns how many whole subticks there are in `ns`, which is [`MOST_NS`] at most.
+    /// The method is that of Granlund and Montgomery ("Division by invariant integers using
+    /// multiplication", theorem 4.2). `shift` is one less than the binary logarithm of
+    /// `subtick_ns`, rounded up, and `reciprocal` is the next whole number above 2^(64 + `shift`) /
+    /// `subtick_ns`. With these the result is exact.
     #[inline]
-    fn subticks_in_soon(&self, parts: u64) -> u64 {
-        debug_assert_eq!(parts >> 63, 0);
-        ((u128::from(parts) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
+    fn subticks_in(&self, ns: u64) -> u64 {
+        debug_assert!(ns <= MOST_NS);
+        ((u128::from(ns) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
     }
 
-    /// Like [`subticks_in_soon`](Self::subticks_in_soon) for any time, with `more` parts added.
-    fn subticks_in_years(&self, ns: u64, more: u64) -> u64 {
-        let parts = (u128::from(ns) << self.widen) + u128::from(more);
-        u64::try_from(parts / u128::from(self.numerator)).unwrap_or(u64::MAX)
-    }
-
-    /// Returns the last subtick that has come by `now_ns`. [`Subtick::NEVER`] does not come: time
-    /// stops counting at the subtick before it.
+    /// Returns the last subtick that has come by `now_ns`. Time stops counting at [`MOST_NS`], so
+    /// [`Subtick::NEVER`] does not come.
     #[inline]
     pub(crate) fn subtick_at(&self, now_ns: u64) -> Subtick {
-        if now_ns < self.soon_ns {
-            Subtick(self.subticks_in_soon(now_ns << self.widen))
-        } else {
-            self.subtick_at_in_years(now_ns)
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn subtick_at_in_years(&self, now_ns: u64) -> Subtick {
-        Subtick(self.subticks_in_years(now_ns, 0).min(Subtick::NEVER.0 - 1))
+        Subtick(self.subticks_in(now_ns.min(MOST_NS)))
     }
 
     /// Returns the last subtick of the last tick that has come by `now_ns`. It is due at once, and
@@ -174,28 +151,16 @@ impl Scale {
     // Always inlined, for callers that know something about the time.
     #[inline(always)]
     pub(crate) fn subtick_not_before(&self, ns: u64) -> Subtick {
-        if ns < self.soon_ns {
-            Subtick(self.subticks_in_soon((ns << self.widen) + self.numerator - 1))
-        } else {
-            self.subtick_in_years(ns)
+        if ns > MOST_NS - self.subtick_ns {
+            return Subtick::NEVER;
         }
+        Subtick(self.subticks_in(ns + self.subtick_ns - 1))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn subtick_in_years(&self, ns: u64) -> Subtick {
-        // `u64::MAX` stands for all times that 64 bits of nanoseconds can't hold.
-        if ns == u64::MAX { Subtick::NEVER } else { Subtick::new(self.subticks_in_years(ns, self.numerator - 1)) }
-    }
-
-    /// Returns when a subtick comes, in nanoseconds since the start, rounded up. [`Subtick::NEVER`]
-    /// comes at the end of all that 64 bits can hold.
+    /// Returns when a subtick comes, in nanoseconds since the start. [`Subtick::NEVER`] comes at
+    /// the end of all that 64 bits can hold.
     pub(crate) fn ns_of(&self, subtick: Subtick) -> u64 {
-        if subtick == Subtick::NEVER {
-            return u64::MAX;
-        }
-        let parts = u128::from(subtick.0) * u128::from(self.numerator);
-        u64::try_from((parts + ((1 << self.widen) - 1)) >> self.widen).unwrap_or(u64::MAX)
+        if subtick == Subtick::NEVER { u64::MAX } else { subtick.0.saturating_mul(self.subtick_ns) }
     }
 
     /// Returns the instant `ns` nanoseconds after the start. If an `Instant` can't hold that, which
@@ -214,20 +179,11 @@ impl Scale {
 /// What the upper bound clock adds to a reading of the monotonic clock.
 pub(super) const MARGIN_NS: u64 = 1_000;
 
-/// Returns a duration in nanoseconds. Saturates at what 64 bits hold, which is 584 years.
+/// Returns a duration in nanoseconds, or `u64::MAX` for [`MOST_NS`] and more.
 #[inline]
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {
-    // Up to 136 years nothing can overflow, so that nothing is spent on that.
-    match u32::try_from(duration.as_secs()) {
-        Ok(seconds) => u64::from(seconds) * 1_000_000_000 + u64::from(duration.subsec_nanos()),
-        Err(_) => saturating_ns_of_centuries(duration),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn saturating_ns_of_centuries(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs();
+    if seconds >> 33 == 0 { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { u64::MAX }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -260,14 +216,13 @@ mod tests {
     #[test]
     fn a_subtick_is_not_finer_than_a_thread_can_wake_up() {
         let bits = |tick_ns| Scale::new(Instant::now(), Duration::from_nanos(tick_ns)).bits;
-        assert_eq!([1, 25_000, 50_000, 399_999, 400_000, 1_000_000_000].map(bits), [0, 0, 1, 3, 4, 4]);
+        assert_eq!([1_000, 25_000, 50_000, 399_999, 400_000, 1_000_000_000].map(bits), [0, 0, 1, 3, 4, 4]);
     }
 
     #[test]
     fn far_deadlines_saturate_to_never_and_stay_an_instant() {
         let start = Instant::now();
-        for tick in [Duration::from_nanos(1), Duration::from_micros(1), MS, Duration::from_secs(1 << 40), Duration::MAX]
-        {
+        for tick in [Duration::from_micros(1), MS, Duration::from_secs(1 << 40), Duration::MAX] {
             let scale = Scale::new(start, tick);
             assert_eq!(scale.subtick_not_before(saturating_ns(Duration::MAX)), Subtick::NEVER);
             assert!(scale.instant_after(scale.ns_of(Subtick::NEVER)) > start);
@@ -275,9 +230,20 @@ mod tests {
     }
 
     #[test]
+    fn time_that_is_not_counted_any_more_is_later_than_all_deadlines() {
+        let last = Duration::from_nanos(MOST_NS - 1);
+        assert_eq!(saturating_ns(last), MOST_NS - 1);
+        assert_eq!(saturating_ns(last + Duration::from_nanos(1)), u64::MAX);
+        let scale = Scale::new(Instant::now(), MS);
+        let latest = scale.subtick_not_before(MOST_NS - scale.subtick_ns);
+        assert!(latest < Subtick::NEVER && scale.ns_of(latest) <= MOST_NS);
+        assert!(latest <= scale.subtick_at(u64::MAX));
+    }
+
+    #[test]
     fn never_does_not_come() {
-        let scale = Scale::new(Instant::now(), Duration::from_nanos(1));
-        for now_ns in [1 << 55, u64::MAX] {
+        let scale = Scale::new(Instant::now(), Duration::from_micros(1));
+        for now_ns in [MOST_NS, MOST_NS + 1, u64::MAX] {
             assert!(scale.subtick_at(now_ns) < Subtick::NEVER);
             assert_eq!(scale.subtick_not_before(now_ns), Subtick::NEVER);
         }
@@ -285,17 +251,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn division_by_the_reciprocal_is_division(ns in any::<u64>(), tick in any::<u64>(), shift in 0_u32..64) {
-            let tick = (tick >> shift).max(1);
-            let scale = Scale::new(Instant::now(), Duration::from_nanos(tick));
-            let parts = |ns: u64| u128::from(ns) << scale.bits;
-            let exact = |parts: u128| u64::try_from(parts).unwrap_or(u64::MAX);
-            let last = u64::MAX / tick * tick;
-            for ns in [ns, ns >> shift, u64::MAX - 1, last, last.wrapping_sub(1), 0] {
-                let down = exact(parts(ns) / u128::from(tick));
-                prop_assert_eq!(scale.subtick_at(ns).get(), down.min(Subtick::NEVER.get() - 1));
-                let up = exact(parts(ns).div_ceil(u128::from(tick)));
-                let up = if ns == u64::MAX { Subtick::NEVER } else { Subtick::new(up) };
+        fn division_by_the_reciprocal_is_division(ns in any::<u64>(), tick in any::<u64>(), shift in 0_u32..54) {
+            let scale = Scale::new(Instant::now(), Duration::from_nanos(tick >> shift));
+            let (tick_ns, parts, subtick) = (scale.tick_ns, 1 << scale.bits, scale.subtick_ns);
+            prop_assert!(parts * subtick >= tick_ns && parts * (subtick - 1) < tick_ns);
+            let last = MOST_NS / subtick * subtick;
+            for ns in [ns, ns >> shift, u64::MAX, MOST_NS, MOST_NS - subtick, last, last.saturating_sub(1), 0] {
+                prop_assert_eq!(scale.subtick_at(ns).get(), ns.min(MOST_NS) / subtick);
+                let up = if ns > MOST_NS - subtick { Subtick::NEVER } else { Subtick::new(ns.div_ceil(subtick)) };
                 prop_assert_eq!(scale.subtick_not_before(ns), up);
             }
         }
@@ -312,7 +275,7 @@ mod tests {
             prop_assert_eq!(subtick, scale.subtick_not_before(scale.ns_at(deadline)));
             let comes = scale.instant_after(scale.ns_of(subtick));
             prop_assert!(comes >= deadline);
-            prop_assert!(comes - deadline <= Duration::from_nanos(tick_ns >> scale.bits));
+            prop_assert!(comes - deadline < Duration::from_nanos(scale.subtick_ns));
             prop_assert_eq!(scale.subtick_at(scale.ns_at(comes)), subtick);
             prop_assert!(scale.subtick_at(scale.ns_at(comes) - 1) < subtick);
         }
