@@ -9,7 +9,7 @@ use std::task::Waker;
 use tourbillon::Refusal;
 use tourbillon_wheel::{NEVER, Take, Wheel};
 
-use crate::slab::{Entry, Key, Slab, State};
+use crate::slab::{Key, Slab, State};
 use crate::task::Task;
 use crate::ticks::Ticks;
 
@@ -117,16 +117,13 @@ impl Engine {
     /// Cancels a timeout. Returns its task, or `None` if it was not pending.
     #[inline]
     pub(crate) fn cancel(&self, key: Key) -> Option<Task> {
-        self.core.borrow_mut().cancel(key).0.task.take()
+        self.core.borrow_mut().cancel(key, false)
     }
 
     /// [Cancels](Self::cancel) a timeout, and [lets it go](Self::let_go).
     #[inline]
     pub(crate) fn give_up(&self, key: Key) -> Option<Task> {
-        let mut core = self.core.borrow_mut();
-        let (entry, free) = core.cancel(key);
-        entry.let_go(key, free);
-        entry.task.take()
+        self.core.borrow_mut().cancel(key, true)
     }
 
     /// Moves the deadline of a timeout, and returns whether it was pending.
@@ -152,6 +149,7 @@ impl Engine {
     }
 
     /// Ends the hold on a timeout.
+    // Not inlined, so that the drop of a handle is, which has nothing to let go as a rule.
     #[inline(never)]
     pub(crate) fn let_go(&self, key: Key) {
         self.core.borrow_mut().slab.let_go(key);
@@ -266,8 +264,10 @@ impl Engine {
                 due.clear();
                 *done = 0;
                 // All at once, if there is memory: each drain begins at the first slot.
-                let most = if due.try_reserve(wheel.len()).is_ok() { wheel.len() } else { due.capacity().max(1) };
-                due.extend(wheel.drain().take(most));
+                if due.try_reserve(wheel.len()).is_err() {
+                    return slab.end(wheel.drain().next()?, State::Cancelled);
+                }
+                due.extend(wheel.drain());
                 due.iter().for_each(|key| slab.get_mut(*key).state = State::Due);
             }
             let key = *due.get(*done)?;
@@ -276,16 +276,17 @@ impl Engine {
             if task.is_some() {
                 return task;
             }
+            // It was cancelled when it was due.
             *cancelled -= 1;
         }
     }
 }
 
 impl Core {
-    /// Takes a pending timeout out of the wheel, and returns its entry, which may be freed, and
-    /// those that are free. Its task is left.
+    /// Cancels a timeout, and lets it go if it is to. Returns its task, or `None` if it was not
+    /// pending.
     #[inline]
-    fn cancel(&mut self, key: Key) -> (&mut Entry, &mut Option<Key>) {
+    fn cancel(&mut self, key: Key, lets_go: bool) -> Option<Task> {
         let (entry, free) = self.slab.entry(key);
         match entry.state {
             State::Pending => {
@@ -298,7 +299,10 @@ impl Core {
             }
             _ => {}
         }
-        (entry, free)
+        if lets_go {
+            entry.let_go(key, free);
+        }
+        entry.task.take()
     }
 
     /// Takes out all that is due by `now`, within the limit. A task that runs then may schedule

@@ -41,6 +41,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Entry {
+    /// `None` once it has ended, or was cancelled.
     pub(crate) task: Option<Task>,
     pub(crate) deadline: u64,
     /// The place in the wheel, or the next free entry.
@@ -97,7 +98,7 @@ impl Slab {
     #[inline]
     pub(crate) fn fill(&mut self, key: Key, place: Place, deadline: u64, is_held: bool, make: impl FnOnce() -> Task) {
         let entry = self.get_mut(key);
-        debug_assert_eq!(entry.state, State::Free);
+        debug_assert!(entry.state == State::Free && entry.task.is_none());
         // A free entry has no task. So there is nothing to drop, and no code for it. Nothing panics
         // between here and the store, so the compiler makes the task in its place.
         mem::forget(entry.task.replace(make()));

@@ -10,9 +10,10 @@ use tourbillon_wheel::NEVER;
 /// not late by the rest of it.
 const MOST_BITS: u32 = 4;
 const FINEST: Duration = Duration::from_micros(1);
-/// Time is counted up to this many nanoseconds after the engine's start: 2^33 seconds, which are 272
-/// years. A deadline after that is never due.
-const MOST_NS: u64 = (1 << 33) * 1_000_000_000;
+/// Time is counted up to here after the engine's start: 292 years, as 63 bits count nanoseconds. A
+/// deadline after that is never due.
+const MOST_SECONDS: u64 = (u64::MAX >> 1) / 1_000_000_000;
+const MOST_NS: u64 = MOST_SECONDS * 1_000_000_000;
 
 /// How the wheel counts time: in ticks since the engine's start. Deadlines are rounded up, and the
 /// clock is rounded down, so that nothing is early.
@@ -24,10 +25,10 @@ pub(crate) struct Ticks {
     /// a round, or that has a coarse clock, asks for the same over and over.
     last: Cell<(Instant, u64)>,
     tick_ns: u64,
-    /// 2^(64 + `shift`) / `tick_ns`, and up to one more: a product is several times faster than a
-    /// quotient.
+    /// 2^(64 + `shift`) / `tick_ns`, rounded down, and one more: a product is several times faster
+    /// than a quotient.
     inverse: u64,
-    /// The largest number of which 2^`shift` is less than `tick_ns`.
+    /// The largest with 2^`shift` < `tick_ns`.
     shift: u32,
     /// log2 of how many of the wheel's ticks one of the builder's has.
     bits: u32,
@@ -123,7 +124,7 @@ impl Ticks {
 #[inline]
 fn nanoseconds(duration: Duration) -> u64 {
     let seconds = duration.as_secs();
-    if seconds >> 33 == 0 { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { MOST_NS }
+    if seconds < MOST_SECONDS { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { MOST_NS }
 }
 
 #[cfg(test)]
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_product_divides_as_a_quotient_does() {
-        for tick in [1_000, 1_024, 1_025, 62_500, 65_536, 999_983, 3_600_000_000_000, 1 << 62, u64::MAX] {
+        for tick in [1_000, 1_024, 1_025, 62_500, 65_536, 999_983, 3_600_000_000_000, u64::MAX] {
             let ticks = Ticks::new(None, Duration::from_nanos(tick));
             let tick = ticks.tick_ns;
             let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];

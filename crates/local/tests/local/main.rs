@@ -149,7 +149,8 @@ fn a_task_may_cancel_and_put_off_those_that_are_due_with_it() {
 #[test]
 fn a_task_is_told_how_many_are_pending_with_it() {
     let mut engine = Engine::new();
-    let (told, list): (Rc<RefCell<Vec<usize>>>, Rc<RefCell<Vec<LocalTimeout>>>) = Default::default();
+    let told: Rc<RefCell<Vec<usize>>> = Rc::default();
+    let list: Rc<RefCell<Vec<LocalTimeout>>> = Rc::default();
     let _ = engine.timer.schedule(SECOND * 2, || ()).expect("room");
     for cancels in [true, false, false, false] {
         let (timer, told, all) = (engine.timer.clone(), Rc::clone(&told), Rc::clone(&list));
