@@ -66,6 +66,7 @@ impl<T: Copy> Block<T> {
     /// Puts an item into an empty cell.
     #[inline]
     pub(crate) fn put(&mut self, cell: usize, item: T) {
+        debug_assert!(self.cells[cell].is_none(), "an item would be lost");
         self.cells[cell] = Some(item);
         self.live += 1;
     }
@@ -129,7 +130,7 @@ impl<T: Copy> Blocks<T> {
             None => self.grow()?,
         };
         let block = self.get_mut(index);
-        debug_assert_eq!(block.live, 0);
+        debug_assert!(block.live == 0 && block.cells.iter().all(Option::is_none), "items would be lost");
         let next = block.behind;
         (block.before, block.behind, block.live) = (before, behind, 1);
         block.cells[0] = Some(item);

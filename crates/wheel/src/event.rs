@@ -40,7 +40,7 @@ impl<T: Copy + Eq> Wheel<T> {
             }
             let is_empty = |list| lists.is_empty(list);
             let Some(span) = level.next_occupied(cursor, is_empty) else { continue };
-            let (list, opens) = (level.list(span), level.opens(span));
+            let (list, opens) = (level.ring.list(span), level.opens(span));
             let may_be_few = index > 0 && opens < next;
             let few = may_be_few.then(|| lists.earliest_of_few(items, list..=list + 1)).flatten();
             next = next.min(few.unwrap_or(opens));

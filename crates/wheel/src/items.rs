@@ -39,10 +39,11 @@ pub const NEVER: u64 = u64::MAX;
 pub struct Place(u32);
 
 impl Place {
-    /// Below which a block's index is: 2^27 blocks hold 1.8 thousand million items.
-    pub(crate) const MAX_BLOCKS: u32 = 1 << 27;
+    /// Below which a block's index is. 2^28 blocks hold 3.7 thousand million items. A chunk of them
+    /// is left out, so that none has the place [`NONE`](Self::NONE).
+    pub(crate) const MAX_BLOCKS: u32 = (1 << 28) - (1 << 8);
 
-    /// In no block.
+    /// In no block, and behind all cells.
     pub(crate) const NONE: Self = Self(u32::MAX);
 
     #[inline]

@@ -26,14 +26,20 @@ pub(crate) struct Ring {
     /// log2 of a slot's width in ticks.
     shift: u32,
     /// How many slots there are, less one.
-    mask: u64,
+    mask: u32,
     /// The number of the first slot's first list. Each slot has two.
     lists: u32,
 }
 
 impl Ring {
-    fn slots(self) -> u64 {
-        self.mask + 1
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than 2^31, and at most 59 levels")]
+    pub(crate) fn new(level: usize, shift: u32, slots: usize, first_list: usize) -> Self {
+        debug_assert!(slots.is_power_of_two());
+        Self { level: level as u32, shift, mask: (slots - 1) as u32, lists: first_list as u32 }
+    }
+
+    fn slots(self) -> usize {
+        self.mask as usize + 1
     }
 
     /// Returns how many bits of a tick the ring counts.
@@ -50,14 +56,14 @@ impl Ring {
 
     /// Returns the first of the two lists of a span's slot.
     #[inline]
-    fn list(self, span: Span) -> u32 {
+    pub(crate) fn list(self, span: Span) -> u32 {
         self.lists + 2 * self.slot(span)
     }
 
     #[inline]
     fn slot(self, span: Span) -> u32 {
-        #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than 2^31")]
-        let slot = (span & self.mask) as u32;
+        #[expect(clippy::cast_possible_truncation, reason = "the mask has 32 bits")]
+        let slot = span as u32 & self.mask;
         slot
     }
 }
@@ -74,10 +80,8 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    pub(crate) fn new(level: u32, shift: u32, slots: usize, lists: u32) -> Result<Self, OutOfMemory> {
-        debug_assert!(slots.is_power_of_two());
-        let ring = Ring { level, shift, mask: slots as u64 - 1, lists };
-        Ok(Self { ring, opened: 0, stepped: 0, occupancy: Occupancy::new(slots)? })
+    pub(crate) fn new(ring: Ring) -> Result<Self, OutOfMemory> {
+        Ok(Self { ring, opened: 0, stepped: 0, occupancy: Occupancy::new(ring.slots())? })
     }
 
     pub(crate) fn begins(&self, span: Span) -> u64 {
@@ -105,6 +109,11 @@ impl Level {
         by_time.max(self.opened)
     }
 
+    /// Returns whether a tick's span has been opened.
+    pub(crate) fn has_opened(&self, tick: u64, cursor: u64) -> bool {
+        tick >> self.ring.shift < self.first_unopened(cursor)
+    }
+
     /// Opens a span, whose items are the level's cascade from then on.
     pub(crate) fn open(&mut self, span: Span) {
         // No cursor, so that the cascade's first part is moved in this very tick.
@@ -122,12 +131,6 @@ impl Level {
     #[inline]
     pub(crate) fn holds(&self, tick: u64, cursor: u64) -> bool {
         (self.first_unopened(cursor)..self.end(cursor)).contains(&(tick >> self.ring.shift))
-    }
-
-    /// Returns the first of the two lists of a span's slot.
-    #[inline]
-    pub(crate) fn list(&self, span: Span) -> u32 {
-        self.ring.list(span)
     }
 
     /// Marks the slot of a list as occupied. Returns whether it was not.
@@ -155,7 +158,7 @@ impl Level {
     fn next_occupied_from(&mut self, first: Span, is_empty: impl Fn(u32) -> bool) -> Option<Span> {
         loop {
             let span = self.next_marked(first)?;
-            let list = self.list(span);
+            let list = self.ring.list(span);
             if !is_empty(list) || !is_empty(list + 1) {
                 return Some(span);
             }
@@ -173,7 +176,7 @@ impl Level {
 
     /// Returns the first span that is too far away for the ring.
     fn end(&self, cursor: u64) -> Span {
-        self.first_unopened(cursor).saturating_add(self.ring.slots())
+        self.first_unopened(cursor).saturating_add(self.ring.slots() as u64)
     }
 
     /// Returns the spans whose slots are marked, in their order.
@@ -185,7 +188,7 @@ impl Level {
 
     #[cfg(test)]
     pub(crate) fn lists(&self) -> core::ops::Range<u32> {
-        self.ring.lists..self.list(self.ring.mask) + 2
+        self.ring.lists..self.ring.list(self.ring.mask.into()) + 2
     }
 
     #[cfg(test)]

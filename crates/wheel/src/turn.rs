@@ -239,13 +239,13 @@ impl<T: Copy + Eq> Wheel<T> {
             Event::Open(index, span) => {
                 let level = &mut self.levels[index];
                 level.open(span);
-                let (list, opens) = (level.list(span), level.opens(span));
+                let (list, opens) = (level.ring.list(span), level.opens(span));
                 self.move_cursor(opens);
                 self.splice_slot(list, cascade_list(index));
             }
             Event::Due(tick) => {
                 self.move_cursor(tick + 1);
-                self.splice_slot(self.levels[0].list(tick), DUE);
+                self.splice_slot(self.levels[0].ring.list(tick), DUE);
             }
         }
         true
@@ -288,7 +288,7 @@ impl<T: Copy + Eq> Wheel<T> {
         let Self { lists, levels, cursor, .. } = self;
         let splice_slots = |lists: &mut Lists<T>, which: u32| {
             for level in levels.iter().rev() {
-                level.marked(*cursor).for_each(|span| lists.splice(level.list(span) + which, ASIDE));
+                level.marked(*cursor).for_each(|span| lists.splice(level.ring.list(span) + which, ASIDE));
             }
         };
         splice_slots(lists, 0);

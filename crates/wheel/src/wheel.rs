@@ -94,22 +94,21 @@ impl<T: Copy + Eq> Wheel<T> {
 
     fn allocate(lowest: usize, slots: usize, levels: usize) -> Result<Self, OutOfMemory> {
         // Twice the slots, so that a cascade can be spread over many ticks: see the crate's page.
-        let ring = |slots: usize| if levels == 1 { Some(slots) } else { slots.checked_mul(2) };
-        let (lowest, slots) = ring(lowest).zip(ring(slots)).ok_or(OutOfMemory)?;
+        let twice = |slots: usize| if levels == 1 { Some(slots) } else { slots.checked_mul(2) };
+        let (lowest, slots) = twice(lowest).zip(twice(slots)).ok_or(OutOfMemory)?;
         let outside = CASCADES as usize + levels - 1;
         let count = slots.checked_mul(levels - 1).and_then(|above| above.checked_add(lowest)).ok_or(OutOfMemory)?;
         let lists = count.checked_mul(2).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
         let lists = Lists::new(lists)?;
-        let mut rings = room_for(levels)?;
+        let mut built = room_for(levels)?;
         let (mut first, mut shift) = (outside, 0);
         for level in 0..levels {
-            let ring = if level == 0 { lowest } else { slots };
-            #[expect(clippy::cast_possible_truncation, reason = "the lists have been counted")]
-            rings.push(Level::new(level as u32, shift, ring, first as u32)?);
+            let slots = if level == 0 { lowest } else { slots };
+            built.push(Level::new(Ring::new(level, shift, slots, first))?);
             // A slot of the next level is half of this ring wide.
-            (first, shift) = (first + 2 * ring, shift + ring.ilog2().saturating_sub(1));
+            (first, shift) = (first + 2 * slots, shift + slots.ilog2().saturating_sub(1));
         }
-        let levels = rings.into_boxed_slice();
+        let levels = built.into_boxed_slice();
         let by_distance = core::array::from_fn(|bit| {
             let reaches = |level: &&Level| level.ring.bits() as usize > bit;
             levels.iter().find(reaches).unwrap_or(&levels[levels.len() - 1]).ring
@@ -247,7 +246,7 @@ impl<T: Copy + Eq> Wheel<T> {
     pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
         let (level, cursor) = (&self.levels[0], self.cursor);
         let has_item = |tick: &u64| {
-            let list = level.list(*tick);
+            let list = level.ring.list(*tick);
             level.holds(*tick, cursor) && !(self.lists.is_empty(list) && self.lists.is_empty(list + 1))
         };
         ticks.rev().find(has_item)
@@ -264,7 +263,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 if level.begins(span) >= found {
                     break;
                 }
-                let list = level.list(span);
+                let list = level.ring.list(span);
                 found = found.min(earliest_in(list)).min(earliest_in(list + 1));
             }
             found
@@ -289,7 +288,9 @@ impl<T: Copy + Eq> Wheel<T> {
         }
         // The item is two whole spans or more away, as the ring below is not as wide as that, and a
         // span is opened at most half a span early. So its span is not opened yet.
-        self.by_distance[(distance | 1).ilog2() as usize].target(deadline, direct)
+        let target = self.by_distance[(distance | 1).ilog2() as usize].target(deadline, direct);
+        debug_assert!(!self.levels[target.level as usize].has_opened(deadline, self.cursor));
+        target
     }
 
     #[inline]
@@ -368,7 +369,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 !in_cascade || self.quiet_until <= level.cascade_due(&self.levels[index - 1]),
                 "a cascade is forgotten"
             );
-            let is_occupied = |span: &u64| (0..2).any(|which| !self.lists.is_empty(level.list(*span) + which));
+            let is_occupied = |span: &u64| (0..2).any(|which| !self.lists.is_empty(level.ring.list(*span) + which));
             let opens = level.marked(self.cursor).find(is_occupied).map(|span| level.opens(span));
             assert!(opens.is_none_or(|opens| self.quiet_until <= opens), "a span is forgotten");
         }
