@@ -48,9 +48,10 @@ const MAX_BITS: u32 = 4;
 /// A subtick is at least as long, unless the tick is shorter. A thread takes longer to wake up.
 const FINEST_NS: u64 = 25_000;
 
-/// Time is counted up to this many nanoseconds after the engine's start: 2^33 seconds, which are 272
-/// years. A deadline after that never comes.
-const MOST_NS: u64 = (1 << 33) * 1_000_000_000;
+/// Time is counted up to here after the engine's start: 292 years, as 63 bits count nanoseconds. A
+/// deadline after that never comes.
+const MOST_SECONDS: u64 = (u64::MAX >> 1) / 1_000_000_000;
+const MOST_NS: u64 = MOST_SECONDS * 1_000_000_000;
 
 /// The engine's time scale: when tick zero was, how long a tick is, and how it is divided. Time is
 /// counted in nanoseconds since that start.
@@ -183,7 +184,7 @@ pub(super) const MARGIN_NS: u64 = 1_000;
 #[inline]
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {
     let seconds = duration.as_secs();
-    if seconds >> 33 == 0 { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { u64::MAX }
+    if seconds < MOST_SECONDS { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { u64::MAX }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -191,7 +191,7 @@ fn a_timeout_that_will_never_be_due_is_no_deadline() {
 
 #[test]
 fn a_timeout_beyond_the_end_of_the_clock_is_no_deadline() {
-    // A clock goes 292 years far, and a deadline may be 272 years after its engine's start.
+    // A clock goes 292 years far, and a deadline may be as far from its engine's start.
     let clock = ManualClock::new();
     clock.advance(200 * 365 * DAY);
     let builder = Timer::builder().clock(clock.clone());

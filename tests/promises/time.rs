@@ -209,9 +209,9 @@ fn never_does_not_come_also_when_the_engine_has_run_out_of_ticks() {
     let put_off = timer.schedule(5 * Duration::from_micros(1), runs.task(4)).expect("accepted");
     driver.turn();
     assert!(put_off.reset(Duration::MAX));
-    timer.schedule_detached(272 * YEAR, runs.task(1)).expect("accepted");
-    // 2^33 s are 272.4 years.
-    clock.advance(280 * YEAR);
+    timer.schedule_detached(292 * YEAR, runs.task(1)).expect("accepted");
+    // 2^63 ns are 292.5 years.
+    clock.advance(300 * YEAR);
     settle(&mut driver);
     assert!(put_off.is_pending(), "it was put off for ever");
     let too_far = timer.schedule(MS, runs.task(2)).expect("accepted");
