@@ -62,7 +62,7 @@ pub(crate) struct Scale {
     /// A tick is divided into 2^`bits` subticks, and has come with its last one. So tick `t` is
     /// made up of the subticks after (`t` - 1)·2^`bits`, up to and with `t`·2^`bits`.
     bits: u32,
-    /// How long a subtick is, rounded up. So a tick may be up to 15 ns longer than was asked for.
+    /// How long a subtick is: a whole number of nanoseconds, so that nothing has to be rounded.
     subtick_ns: u64,
     /// With `shift`, replaces a division by `subtick_ns` by a multiplication: see
     /// [`subticks_in`](Self::subticks_in).
@@ -74,8 +74,9 @@ impl Scale {
     /// `tick` is at least 1 µs. The builder has checked that.
     pub(crate) fn new(start: Instant, tick: Duration) -> Self {
         let tick_ns = saturating_ns(tick).clamp(1_000, MOST_NS);
-        let bits = (tick_ns / FINEST_NS).checked_ilog2().unwrap_or(0).min(MAX_BITS);
-        let subtick_ns = tick_ns.div_ceil(1 << bits);
+        let most_bits = MAX_BITS.min(tick_ns.trailing_zeros());
+        let bits = (tick_ns / FINEST_NS).checked_ilog2().unwrap_or(0).min(most_bits);
+        let subtick_ns = tick_ns >> bits;
         let shift = (subtick_ns - 1).ilog2();
         #[expect(clippy::cast_possible_truncation, reason = "2^`shift` is less than a subtick")]
         let reciprocal = ((1_u128 << (64 + shift)) / u128::from(subtick_ns)) as u64 + 1;
@@ -217,7 +218,8 @@ mod tests {
     #[test]
     fn a_subtick_is_not_finer_than_a_thread_can_wake_up() {
         let bits = |tick_ns| Scale::new(Instant::now(), Duration::from_nanos(tick_ns)).bits;
-        assert_eq!([1_000, 25_000, 50_000, 399_999, 400_000, 1_000_000_000].map(bits), [0, 0, 1, 3, 4, 4]);
+        assert_eq!([1_000, 25_000, 50_000, 399_992, 400_000, 1_000_000_000].map(bits), [0, 0, 1, 3, 4, 4]);
+        assert_eq!([16_666_667, 16_666_668].map(bits), [0, 2], "a part is a whole number of nanoseconds");
     }
 
     #[test]
@@ -254,8 +256,8 @@ mod tests {
         #[test]
         fn division_by_the_reciprocal_is_division(ns in any::<u64>(), tick in any::<u64>(), shift in 0_u32..54) {
             let scale = Scale::new(Instant::now(), Duration::from_nanos(tick >> shift));
-            let (tick_ns, parts, subtick) = (scale.tick_ns, 1 << scale.bits, scale.subtick_ns);
-            prop_assert!(parts * subtick >= tick_ns && parts * (subtick - 1) < tick_ns);
+            let subtick = scale.subtick_ns;
+            prop_assert_eq!(subtick << scale.bits, scale.tick_ns);
             let last = MOST_NS / subtick * subtick;
             for ns in [ns, ns >> shift, u64::MAX, MOST_NS, MOST_NS - subtick, last, last.saturating_sub(1), 0] {
                 prop_assert_eq!(scale.subtick_at(ns).get(), ns.min(MOST_NS) / subtick);

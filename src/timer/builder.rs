@@ -113,10 +113,11 @@ impl Builder {
     /// waits until [`Driver::next_wakeup`](crate::Driver::next_wakeup).
     ///
     /// Deadlines are finer than ticks. They are rounded up to a part of a tick: of 16 parts, or of
-    /// fewer if a part would be shorter than 25 µs. So with a tick of 1 s a timeout is late by up
-    /// to 62.5 ms. By a clock of your own each timeout runs at its own deadline.
+    /// fewer if a part would be shorter than 25 µs, or no whole number of nanoseconds. So with a
+    /// tick of 1 s a timeout is late by up to 62.5 ms. By a clock of your own each timeout runs at
+    /// its own deadline.
     ///
-    /// The shortest tick is 1 µs. A delay of more than about 500 years counts as never. The system
+    /// The shortest tick is 1 µs. A delay of more than about 290 years counts as never. The system
     /// takes some 50 µs to wake a thread. A tick that is shorter than that is of use only with
     /// [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
     ///
