@@ -114,14 +114,15 @@ fn what_waits_for_a_thread_does_not_begin_early_if_the_clock_steps_back() {
         let clock = Set(Arc::new(AtomicI64::new(0)));
         let (ends, end) = mpsc::channel::<()>();
         let end = Mutex::new(end);
-        let early = Arc::new(AtomicU64::new(0));
-        let (seen, wall) = (Arc::clone(&early), clock.clone());
+        let (early, begun) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (seen, begins, wall) = (Arc::clone(&early), Arc::clone(&begun), clock.clone());
         let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("wait", move |due| {
                 if wall.now() < due.due() {
                     seen.fetch_add(1, Ordering::Relaxed);
                 }
+                begins.fetch_add(1, Ordering::Relaxed);
                 _ = end.lock().unwrap().recv_timeout(LONG);
                 Outcome::Done
             })
@@ -131,7 +132,8 @@ fn what_waits_for_a_thread_does_not_begin_early_if_the_clock_steps_back() {
         let calls: Vec<_> =
             (0..3).map(|n| timers.schedule(&format!("key:{n}"), Duration::ZERO, "wait", b"").unwrap()).collect();
         calls.into_iter().for_each(|call| _ = call.wait().unwrap());
-        until(|| timers.stats().running >= 2);
+        // The first has read the clock, which is set back only then.
+        until(|| timers.stats().running >= 2 && begun.load(Ordering::Relaxed) == 1);
         clock.0.store(-3_600, Ordering::Relaxed);
         drop(ends);
         until(|| timers.stats().running == 0);
