@@ -135,7 +135,7 @@ impl Slab {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> &mut Entry {
-        &mut self.chunks[key.index() / CHUNK][key.index() % CHUNK]
+        self.entry(key).0
     }
 
     /// Returns an entry, and the list of those that are free.
