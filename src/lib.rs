@@ -80,7 +80,7 @@
 //! a timeout fires or is cancelled, until its own task begins. The head of the shard's inbox is the
 //! second such word: one compare-and-swap on it is the enqueue, the wake-up decision and the
 //! shutdown check. A schedule may revive a tombstone: an entry whose timeout its thread has
-//! cancelled and dropped, and which still lies in the inbox. Then it pushes nothing.
+//! cancelled and dropped, and which still lies in the inbox or in its slot. Then it pushes nothing.
 //!
 //! `ARCHITECTURE.md` in the repository has the layers and the invariants.
 //!

@@ -41,8 +41,8 @@ struct Entries {
     keeps_series_back: bool,
 }
 
-/// Only what is pending has a deadline.
-struct Pending;
+/// The same, but only what is pending has a deadline.
+struct Pending<'a>(&'a Entries);
 
 impl Items for Entries {
     type Item = Linked;
@@ -68,12 +68,11 @@ impl Items for Entries {
     }
 }
 
-impl Items for Pending {
+impl Items for Pending<'_> {
     type Item = Linked;
 
     fn deadline(&self, entry: Linked) -> u64 {
-        let seen = entry.snapshot();
-        if seen.is_pending() { as_tick(seen.deadline()) } else { NEVER }
+        if entry.snapshot().is_pending() { self.0.deadline(entry) } else { NEVER }
     }
 
     fn placed(&mut self, _: Linked, _: Place) {
@@ -217,10 +216,10 @@ impl Wheel {
         self.slots.last_due(from.get()..=to.get()).map(Subtick::new)
     }
 
-    /// Returns the earliest deadline that an entry has by its own word, or [`Subtick::NEVER`] if
-    /// there is none.
+    /// Returns the earliest deadline that a pending entry has by its own word, or
+    /// [`Subtick::NEVER`] if there is none that comes up.
     pub(crate) fn earliest(&self) -> Subtick {
-        self.slots.earliest(&Pending).map_or(Subtick::NEVER, Subtick::new)
+        self.slots.earliest(&Pending(&self.entries)).map_or(Subtick::NEVER, Subtick::new)
     }
 
     /// Keeps periodic timeouts back from now on: those in the wheel never come up again. Returns

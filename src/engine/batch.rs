@@ -176,7 +176,7 @@ fn wake(entry: Won, runs: &mut Runs<'_>) {
 /// Does what is to be done with a timeout that could not be claimed.
 #[cold]
 #[inline(never)]
-fn pass_over(entry: Marked, found: Expire, runs: &mut Runs<'_>) {
+pub(super) fn pass_over(entry: Marked, found: Expire, runs: &mut Runs<'_>) {
     let Runs { shared, remote, .. } = *runs;
     let Expire::NotBefore(_) = found else {
         // It was cancelled.

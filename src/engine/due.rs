@@ -6,12 +6,12 @@
 //! thread that runs the batch ([`Batch::run`]). See
 //! `shard/README.md`, section 10.
 
-use super::batch::{Batch, Entries, MAX_BATCH};
+use super::batch::{Batch, Entries, MAX_BATCH, pass_over};
 use super::core::{Core, count_fired, end_sleep, give_back};
 use super::lifetime::SharedRef;
 use super::runs::Runs;
 use crate::arena::EntryCache;
-use crate::entry::{CameUp, Chain, Claimed, FromSlot, Kind, Marked, TaskPlace, Won};
+use crate::entry::{CameUp, Chain, Claimed, FromSlot, Kind, Marked, TaskPlace, Untaken, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::{Took, Wheel};
@@ -124,7 +124,11 @@ impl Taken<'_> {
                 runs.periodic(deadline, run);
                 Took::Taken
             }
-            Err(still) => still.into(),
+            Err(Untaken::Marked(entry, found)) => {
+                pass_over(entry, found, runs);
+                Took::Taken
+            }
+            Err(Untaken::InSlot(still)) => still.into(),
         }
     }
 

@@ -140,19 +140,20 @@ impl Shared {
         unsafe { ShardedRef::close(&raw const self.refs, counts, on_release) };
     }
 
-    /// Gives a handle up by one exchange, if the worker has not linked the timeout yet. The
-    /// exchange `cancels` the timeout, and its task is dropped, or comes after its cancel. The
-    /// entry becomes a tombstone of the calling thread, if that has room for it. Returns the
-    /// handle, and changes nothing, if that takes two exchanges.
+    /// Gives a handle up by one exchange, which `cancels` the timeout, and its task is dropped, or
+    /// comes after its cancel. The entry becomes a tombstone of the calling thread, if that has room
+    /// for it. Returns the handle, and changes nothing, if that takes more exchanges.
     ///
     /// If it succeeds, the engine may be gone by now. For that reason it is not a method of the
     /// thread's state: a reference that is an argument has to be valid until its function returns.
     #[inline]
     pub(crate) fn give_up(handle: Handle, cancels: bool) -> Result<(), Handle> {
-        if !handle.may_be_given_up(cancels) {
+        let Some(seen) = handle.may_be_given_up(cancels) else { return Err(handle) };
+        let remote = Remote::at(handle.home());
+        // A tombstone in a slot may cost one wake-up, which a driver would see.
+        if seen.is_linked() && remote.has_worker.get() == 0 {
             return Err(handle);
         }
-        let remote = Remote::at(handle.home());
         let shared = Shared::of_remote(remote);
         if cancels && shared.limit.is_some() {
             // A place must not come back before the cancel, and the engine may be gone after it.
@@ -169,8 +170,9 @@ impl Shared {
         if !cancels && !is_listed {
             return Err(handle);
         }
-        // SAFETY: if the entry is listed, that was by this thread, and `keep` takes it off.
-        let given_up = unsafe { handle.give_up(cancels, is_listed) };
+        // SAFETY: it may be given up. If the entry is listed, that was by this thread, and `keep`
+        // takes it off.
+        let given_up = unsafe { handle.give_up(seen, cancels, is_listed) };
         given_up.map_err(|handle| Self::keep(handle, cancels, is_listed))
     }
 

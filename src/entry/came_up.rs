@@ -1,11 +1,10 @@
 //! An entry whose time has come up: a look at its word, and the claim.
 
 use super::held::{FromSlot, Held, Marked, Owned, Running, Sole, Won, is};
-use super::{Expire, Kind, Snapshot, TaskInPlace, TaskPlace};
+use super::{EngineGone, Expire, Kind, Snapshot, TaskInPlace, TaskPlace};
 use crate::time::Subtick;
 
-/// An entry, and its word as the engine has seen it. It can't become a tombstone, and then another
-/// timeout, after that look.
+/// An entry, and its word as the engine has seen it.
 #[must_use = "the timeout is lost if no step takes it over"]
 pub(crate) struct Seen<S> {
     entry: Held<S>,
@@ -14,6 +13,14 @@ pub(crate) struct Seen<S> {
 
 /// What came up, as the worker has seen it.
 pub(crate) type CameUp<'w> = Seen<is::FromSlot<'w>>;
+
+/// A timeout that was not taken.
+pub(crate) enum Untaken<'w> {
+    /// It goes back to its slot. Or a queue, or a producer, has it.
+    InSlot(Option<FromSlot<'w>>),
+    /// It is marked, and out of its slot.
+    Marked(Marked, Expire),
+}
 
 /// A timeout that was claimed.
 pub(crate) enum Claimed<'a> {
@@ -40,7 +47,9 @@ impl<S> Seen<S> {
     pub(crate) fn into_held(self) -> Held<S> {
         self.entry
     }
+}
 
+impl Seen<is::Marked> {
     /// Claims the timeout if it is due by `now`. Gives the entry to `give_back` if nobody else owns
     /// it any more. It is not a sleeping future's.
     ///
@@ -51,14 +60,13 @@ impl<S> Seen<S> {
         now: Subtick,
         place: &mut TaskPlace,
         give_back: impl FnOnce(Sole),
-    ) -> Result<Claimed<'_>, (Held<S>, Expire)> {
+    ) -> Result<Claimed<'_>, (Marked, Expire)> {
         let Self { entry, seen } = self;
         if seen.kind() != Kind::Once {
             return Self { entry, seen }.begin_run(now);
         }
-        // SAFETY: 1. The entry is the engine's, and was taken out of the inbox. 2. The timeout runs
-        // once, so the copy is the task once this call has claimed the entry, after it made the
-        // copy.
+        // SAFETY: 1. The entry is the engine's, and marked. 2. The timeout runs once, so the copy is
+        // the task once this call has claimed the entry, after it made the copy.
         unsafe {
             *place = entry.copy_task();
             let deadline = match entry.state.claim(seen, now) {
@@ -67,40 +75,63 @@ impl<S> Seen<S> {
                     give_back(entry.becomes());
                     deadline
                 }
+                Expire::Changed => return Self::claim_again(entry, now, place, give_back),
                 other => return Err((entry, other)),
             };
             Ok(Claimed::Once(deadline, TaskInPlace::new(place)))
         }
     }
 
+    #[cold]
     #[inline(never)]
-    fn begin_run<'a>(self, now: Subtick) -> Result<Claimed<'a>, (Held<S>, Expire)> {
+    fn claim_again(
+        entry: Marked,
+        now: Subtick,
+        place: &mut TaskPlace,
+        give_back: impl FnOnce(Sole),
+    ) -> Result<Claimed<'_>, (Marked, Expire)> {
+        entry.look().claim(now, place, give_back)
+    }
+
+    #[inline(never)]
+    fn begin_run<'a>(self, now: Subtick) -> Result<Claimed<'a>, (Marked, Expire)> {
         assert_eq!(self.kind(), Kind::Series, "a future is not claimed, but expired");
         match self.entry.state.begin_run(self.seen, now) {
             Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, self.entry.becomes())),
+            Expire::Changed => self.entry.look().begin_run(now),
             other => Err((self.entry, other)),
         }
     }
 }
 
-/// A step that does not take the timeout returns the entry if it was reset to a later deadline, and
-/// so goes back. If it was cancelled, a queue has it from here on.
+/// A step that does not take the timeout returns the entry if it goes back, as it was reset to a
+/// later deadline, or has just changed. If it was cancelled, a queue has it from here on, or the
+/// producer whose tombstone it is.
 impl<'w> CameUp<'w> {
-    /// Claims the timeout if it is due by `now`, as [`claim`](Self::claim) does.
+    /// Marks the timeout if it is due by `now`, and then [claims](Seen::claim) it. While its task is
+    /// copied, it must not become a tombstone, and then another timeout. It is not a sleeping
+    /// future's.
     #[inline(always)]
     pub(crate) fn take<'p>(
         self,
         now: Subtick,
         place: &'p mut TaskPlace,
         give_back: impl FnOnce(Sole),
-    ) -> Result<Claimed<'p>, Option<FromSlot<'w>>> {
-        self.claim(now, place, give_back).map_err(|(entry, found)| stays(entry, found))
+    ) -> Result<Claimed<'p>, Untaken<'w>> {
+        let Self { entry, seen } = self;
+        // Two calls, because the first needs no second look at what this one has seen.
+        let claimed = match entry.state.mark(seen, now) {
+            Expire::Alone(_) => Seen { entry: entry.becomes(), seen }.claim(now, place, give_back),
+            Expire::Done(_) => Marked::look(entry.becomes()).claim(now, place, give_back),
+            other => return Err(Untaken::InSlot(stays(entry, other))),
+        };
+        claimed.map_err(|(entry, found)| Untaken::Marked(entry, found))
     }
 
     /// Marks it for a batch if it is due. It stays pending. It is not a sleeping future's.
     #[inline]
     pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Option<FromSlot<'w>>> {
-        match self.entry.state.batch(self.seen, now) {
+        match self.entry.state.mark(self.seen, now) {
             Expire::Done(_) | Expire::Alone(_) => Ok(self.entry.becomes()),
             other => Err(stays(self.entry, other)),
         }
@@ -121,7 +152,17 @@ impl<'w> CameUp<'w> {
 
 #[inline(always)]
 fn stays(entry: FromSlot<'_>, found: Expire) -> Option<FromSlot<'_>> {
-    matches!(found, Expire::NotBefore(_)).then_some(entry)
+    (matches!(found, Expire::NotBefore(_) | Expire::Changed) || entry.is_revived()).then_some(entry)
+}
+
+impl FromSlot<'_> {
+    /// Lets go of what is not pending, if it is a tombstone. Returns whether it is pending again,
+    /// as its producer was faster.
+    #[cold]
+    #[inline(never)]
+    fn is_revived(&self) -> bool {
+        !self.snapshot().is_cancelled() && self.state.engine_lets_go() == EngineGone::NotYet
+    }
 }
 
 impl Marked {

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use super::list::Token;
 use super::task::Work;
-use super::{ArmFlags, Armed, Cancel, Entry, HandleGone, Home, Queued, Reset, Sole};
+use super::{ArmFlags, Armed, Cancel, Entry, HandleGone, Home, Queued, Reset, Revival, Snapshot, Sole};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -101,24 +101,25 @@ impl Handle {
         is_pending
     }
 
-    /// Returns whether the handle may be [given up](Self::give_up) by one exchange, at this moment.
+    /// Returns the entry's word if the handle may be [given up](Self::give_up) by one exchange, at
+    /// this moment.
     #[inline]
-    pub(crate) fn may_be_given_up(&self, cancels: bool) -> bool {
-        self.state.may_be_given_up(cancels).is_some()
+    pub(crate) fn may_be_given_up(&self, cancels: bool) -> Option<Snapshot> {
+        self.state.may_be_given_up(cancels)
     }
 
-    /// Lets go of an entry that the worker has not linked yet, by one exchange, which `cancels` the
-    /// timeout, or comes after its cancel. The entry becomes a tombstone if it `is_listed` as one.
-    /// If this succeeds, it is the handle's last access to the engine's memory. Then it drops the
-    /// task of what it has cancelled.
+    /// Lets go of an entry, by one exchange, which `cancels` the timeout, or comes after its
+    /// cancel. The entry becomes a tombstone if it `is_listed` as one. If this succeeds, it is the
+    /// handle's last access to the engine's memory. Then it drops the task of what it has
+    /// cancelled.
     ///
     /// # Safety
-    /// If the entry `is_listed`, it is on the calling thread's list of tombstones. If this fails,
-    /// the caller takes it off that.
+    /// `seen` is what [`may_be_given_up`](Self::may_be_given_up) has returned. If the entry
+    /// `is_listed`, it is on the calling thread's list of tombstones. If this fails, the caller
+    /// takes it off that.
     #[inline]
-    pub(crate) unsafe fn give_up(self, cancels: bool, is_listed: bool) -> Result<(), Self> {
+    pub(crate) unsafe fn give_up(self, seen: Snapshot, cancels: bool, is_listed: bool) -> Result<(), Self> {
         let entry = &*self;
-        let Some(seen) = entry.state.may_be_given_up(cancels) else { return Err(self) };
         // SAFETY: 1. This is the handle. The word has said that the timeout is not periodic, which
         // does not change. 2. The exchange takes the entry out of PENDING after the copy was made.
         unsafe {
@@ -220,25 +221,33 @@ impl Tomb {
     }
 
     /// Puts work in, and makes the entry pending again. Returns its address if it is still where
-    /// it was pushed, in the inbox or in what the worker took out of it. Otherwise the engine has
-    /// given the entry up: then it is armed, and the caller pushes it.
+    /// it was, in the inbox or in a slot. If QUEUED is the caller's then, `push` pushes the entry to
+    /// the moved queue of its shard. If the engine has given the entry up, this returns it armed,
+    /// and the caller pushes it.
     #[inline]
     pub(crate) fn revive<W: Work>(
         self,
         work: W,
         deadline: Subtick,
         owners: ArmFlags,
+        push: impl FnOnce(Queued<'_>),
     ) -> Result<NonNull<Entry>, Armed<W>> {
         let flags = owners.and(W::FLAGS);
         let entry = self.entry();
         entry.fill(None, work);
-        if entry.state.revive(deadline, flags) {
-            return Ok(self.0);
+        match entry.state.revive(deadline, flags) {
+            Revival::InPlace => {}
+            // SAFETY: the step has set QUEUED. The caller has the handle, or there is none: then
+            // nobody frees the entry before QUEUED has gone.
+            Revival::Queued => push(unsafe { Queued::new(self.0) }),
+            Revival::Gone => {
+                entry.state.arm(deadline, flags);
+                // The engine has let go of it, so it was this thread's alone. It was just armed,
+                // and is in no list.
+                return Err(Armed::of(self.0));
+            }
         }
-        entry.state.arm(deadline, flags);
-        // The engine has let go of it, so it was this thread's alone. It was just armed, and is in
-        // no list.
-        Err(Armed::of(self.0))
+        Ok(self.0)
     }
 
     /// Puts it before others, through which a list of them is linked. It then stands for the list.

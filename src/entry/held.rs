@@ -41,14 +41,14 @@ pub(crate) type Sole = Held<is::Sole>;
 pub(crate) type Armed<W> = Held<is::Armed<W>>;
 
 /// The worker has taken it out of its slot, because its time has come up. The state word names the
-/// owner. If it was cancelled meanwhile, the cancelled queue or the moved queue brings it. It may
-/// go back into the wheel that it came out of.
+/// owner. If it was cancelled meanwhile, the cancelled queue or the moved queue brings it, or it is
+/// a tombstone. It may go back into the wheel that it came out of.
 ///
 /// No other value has this lifetime, so it can't be kept while the wheel goes on.
 pub(crate) type FromSlot<'w> = Held<is::FromSlot<'w>>;
 
-/// It becomes no tombstone, also when it is pushed again: it was due, and is marked for a batch; or
-/// it is a periodic timeout's, armed again. It is pending, or was cancelled or put off since. It is
+/// It becomes no tombstone, also when it is pushed again: it was due, and is marked; or it is a
+/// periodic timeout's, armed again. It is pending, or was cancelled or put off since. It is
 /// no future's.
 pub(crate) type Marked = Held<is::Marked>;
 

@@ -6,7 +6,7 @@
 //! | part | free | in the inbox | in the wheel | in a batch | cancelled | tombstone |
 //! |---|---|---|---|---|---|---|
 //! | `state` | - | anyone, by RMW; the worker by stores, if the engine is the only owner | as in the inbox | anyone, by RMW | anyone, by RMW | producer and worker, by RMW |
-//! | `next` | free list | inbox | the worker: its place | batch | as before the cancel | inbox |
+//! | `next` | free list | inbox | the worker: its place | batch | as before the cancel | as before the cancel |
 //! | `aside` | - | who set QUEUED, and then the side queue; without QUEUED, the handle | as in the inbox | as in the inbox | as in the inbox | the producer's list of tombstones |
 //! | `task` | - | pending: nobody; it goes to the thread that changes the phase | as in the inbox | the runner | the canceller; the runner, if a run of a periodic timeout was under way | the producer |
 //! | `home` | - | read only until it is free again | | | | read only |
@@ -30,12 +30,12 @@ mod task;
 use std::ptr;
 use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, Claimed};
+pub(crate) use came_up::{CameUp, Claimed, Untaken};
 pub(crate) use handle::{Handle, Tomb};
 pub(crate) use held::{Armed, EndedEarly, FromSlot, Held, Marked, Owned, Running, Sole, Won};
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::{Chain, Part, Stacked, Token};
-pub(crate) use outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
+pub(crate) use outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset, Revival};
 pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;
 pub(crate) use series::{Schedule, Series};
@@ -171,13 +171,13 @@ impl Entry {
     /// the step that takes the task can give an ownership up.
     ///
     /// # Safety
-    /// The caller holds the engine's ownership of an entry that was linked or marked for a batch,
-    /// or the handle of a timeout that runs once. Or it took the entry out of PENDING.
+    /// The caller holds the engine's ownership of a [marked](Marked) entry, or the handle of a
+    /// timeout that runs once. Or it took the entry out of PENDING.
     #[inline]
     unsafe fn copy_task(&self) -> TaskPlace {
         // Other threads only read the body meanwhile. Whoever puts a task back into it, or arms the
-        // entry anew, has the engine's ownership, or a tombstone. A linked or marked entry becomes
-        // none. If the timeout runs once, its handle keeps others from both, too.
+        // entry anew, has the engine's ownership, or a tombstone, which a marked one does not
+        // become. If the timeout runs once, its handle keeps others from both, too.
         // SAFETY: 1. The caller's entry was armed, so there is a table. 2. Both parts are of the
         // task in the entry, and one of the two copies is used.
         unsafe { TaskPlace::new(Task::from_parts(self.table_and_home.table().unwrap_unchecked(), self.captures.get())) }

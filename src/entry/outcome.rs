@@ -32,6 +32,18 @@ pub(crate) enum Reset {
     EarlierQueued,
 }
 
+/// Where a tombstone was that a producer has armed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Revival {
+    /// The worker finds it there, before the new deadline.
+    InPlace,
+    /// In a slot that comes up too late. QUEUED is the caller's, who has to push the entry to the
+    /// moved queue.
+    Queued,
+    /// The engine has given the entry up: it is the caller's alone, and free.
+    Gone,
+}
+
 /// What kind of timeout an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -58,8 +70,10 @@ pub(crate) enum Expire {
     Left,
     /// The entry was reset to this later tick meanwhile.
     NotBefore(Subtick),
-    /// The entry was cancelled. To the worker the cancelled queue or the moved queue brings it. A
-    /// runner gives it up.
+    /// Another thread has changed the word since it was seen.
+    Changed,
+    /// The entry is not pending. If it was cancelled in its slot, the cancelled queue or the moved
+    /// queue brings it to the worker. A runner gives it up.
     Cancelled,
 }
 
@@ -97,7 +111,6 @@ pub(crate) enum EngineGone {
     /// The engine was the last owner, and gives the entry back.
     Last,
     /// The entry is pending: it became a tombstone and was revived after the engine found it
-    /// cancelled. The engine still owns it. Only an entry that came out of the inbox and is not
-    /// linked can answer this.
+    /// cancelled. The engine still owns it.
     NotYet,
 }

@@ -24,8 +24,8 @@
 //!   or a reset to an earlier deadline, knows for certain what to do. If LINKED is not set, the
 //!   worker or the runner will look at the word. If it is set, the caller has to queue the entry,
 //!   unless it is queued already.
-//! * **BATCHED**: the worker has found the entry due, and has handed it over in a batch, pending.
-//!   It is not LINKED then, so a cancel or a reset changes the word alone: the thread that runs the
+//! * **BATCHED**: the worker has found the entry due, and has marked it for its run, or for that of
+//!   a batch ([`State::mark`]). It is pending, and not LINKED, so a cancel or a reset changes the word alone: the thread that runs the
 //!   batch looks at it. If the deadline is a later one by then, that thread pushes the entry to the
 //!   inbox again. BATCHED stays set then, so that a cancelled entry does not become a tombstone: it
 //!   may not have been pushed yet. Entries of which the engine is the only owner are handed over
@@ -37,11 +37,11 @@
 //!   queue. The runner makes it PENDING again ([`State::rearm`]) or ends it
 //!   ([`State::begin_end`]), unless a cancel came in between. Beside WAKER the bit means
 //!   something else: the future is changing the waker ([`State::begin_change`]).
-//! * **Tombstone**: FREE with HANDLE set. The entry was cancelled before the worker linked it, and
-//!   its handle has gone, in one step ([`State::give_up`]) or two. HANDLE now belongs to a
+//! * **Tombstone**: FREE with HANDLE set. The entry was cancelled, and its handle has gone, in one
+//!   step ([`State::give_up`]), or in two before the worker linked it. HANDLE now belongs to a
 //!   producer, which may make the entry PENDING again in place ([`State::revive`]). While ENGINE is
-//!   also set, that place is the inbox, or the list that the worker has taken out of it. See
-//!   `thread/tombstones.rs`.
+//!   also set, that place is a slot if LINKED is, and otherwise the inbox, or the list that the
+//!   worker has taken out of it. See `thread/tombstones.rs`.
 //! * **ORPHAN**: the engine is gone. The arena's final sweep sets it on every entry. See
 //!   `arena/mod.rs`.
 //!
@@ -166,6 +166,12 @@ impl Snapshot {
     /// waker to it then, and has given the engine's ownership up.
     pub(super) fn is_changing(self) -> bool {
         is_changing(self.0)
+    }
+
+    /// Returns whether the worker had linked it.
+    #[inline]
+    pub(crate) fn is_linked(self) -> bool {
+        self.0 & LINKED != 0
     }
 
     /// Returns what kind of timeout the entry holds, which does not change.
@@ -340,9 +346,9 @@ impl State {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// Marks a timeout that is due for a batch, by the worker. It stays pending.
+    /// Marks a timeout that is due, by the worker. It stays pending.
     #[inline]
-    pub(crate) fn batch(&self, seen: Snapshot, now: Subtick) -> Expire {
+    pub(crate) fn mark(&self, seen: Snapshot, now: Subtick) -> Expire {
         self.end_wait(seen, now, |word| (word & !LINKED) | BATCHED, |_| {})
     }
 
@@ -352,7 +358,7 @@ impl State {
     #[inline]
     pub(crate) fn claim(&self, seen: Snapshot, now: Subtick) -> Expire {
         debug_assert_eq!(seen.kind(), Kind::Once);
-        self.end_wait(seen, now, |word| (word & !(PHASE | ENGINE | LINKED)) | EXPIRED, |_| {})
+        self.end_wait(seen, now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| {})
     }
 
     /// Ends the wait of a timeout that is due: by an exchange for the word that `ended` makes, or
@@ -360,24 +366,23 @@ impl State {
     /// of the word since it holds the engine's ownership.
     #[inline(always)]
     fn end_wait(&self, seen: Snapshot, now: Subtick, ended: impl Fn(u64) -> u64, alone: impl FnOnce(u64)) -> Expire {
-        let Snapshot(mut word) = seen;
-        loop {
-            if phase_of(word) != PENDING {
-                return Expire::Cancelled;
-            }
-            if deadline_in(word) > now {
-                return Expire::NotBefore(deadline_in(word));
-            }
-            if is_engines_alone(word) {
-                alone(word);
-                return Expire::Alone(deadline_in(word));
-            }
-            // Acquire, also if it fails: pairs with the release of the handle that has gone.
-            match self.0.compare_exchange_weak(word, ended(word), Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) if is_changing(word) => return Expire::Left,
-                Ok(_) => return Expire::Done(deadline_in(word)),
-                Err(now) => word = now,
-            }
+        let Snapshot(word) = seen;
+        if phase_of(word) != PENDING {
+            return Expire::Cancelled;
+        }
+        if deadline_in(word) > now {
+            return Expire::NotBefore(deadline_in(word));
+        }
+        if is_engines_alone(word) {
+            alone(word);
+            return Expire::Alone(deadline_in(word));
+        }
+        // A strong exchange, no loop: if it fails, the entry may be another timeout's, of another
+        // kind.
+        match self.0.compare_exchange(word, ended(word), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) if is_changing(word) => Expire::Left,
+            Ok(_) => Expire::Done(deadline_in(word)),
+            Err(_) => Expire::Changed,
         }
     }
 
@@ -396,17 +401,18 @@ impl State {
     }
 
     /// The word of the exchange says what kind of timeout that was. Before it the entry may become
-    /// that of another timeout, if it was never linked.
+    /// that of another timeout.
     fn end_early(&self, ended: impl Fn(u64) -> u64) -> Option<Snapshot> {
         let end = |word| (phase_of(word) == PENDING).then(|| ended(word));
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).ok().map(Snapshot)
     }
 
-    /// Gives up the engine's ownership, after the phase has left PENDING.
+    /// Gives up the engine's ownership, after the phase has left PENDING. The entry is in no slot any
+    /// more.
     #[inline]
     pub(crate) fn engine_lets_go(&self) -> EngineGone {
         // Acquire, both: pairs with the release of the owner that gave the entry up last.
-        let gone = |word| (phase_of(word) != PENDING && !is_engines_alone(word)).then_some(word & !ENGINE);
+        let gone = |word| (phase_of(word) != PENDING && !is_engines_alone(word)).then_some(word & !(ENGINE | LINKED));
         match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, gone) {
             Ok(_) => EngineGone::OthersOwn,
             Err(word) if phase_of(word) == PENDING => EngineGone::NotYet,

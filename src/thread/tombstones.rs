@@ -1,13 +1,13 @@
-//! Tombstones: entries that were cancelled before the worker had looked at them. Their producer
-//! keeps them, and may revive them in place.
+//! Tombstones: entries that were cancelled where only the worker may take them out, in the inbox or
+//! in a slot. Their producer keeps them, and may revive them in place.
 //!
-//! In a server one thread mostly schedules a timeout and, soon after, cancels it. Its entry is then
-//! still in the inbox, and only the worker may take it out. To give the entry back, the worker
-//! would have to read a cache line that the producer has just written, and the producer would have
-//! to read it again later. So the producer keeps the entry. It puts the next timeout that it
-//! schedules on the same shard into that very entry, by one exchange on the state word. It pushes
-//! nothing, and does not tell the worker. The worker finds the entry with the new deadline when it
-//! next looks at the inbox.
+//! In a server nearly all timeouts are cancelled, and another is scheduled by the same thread soon
+//! after. To give the entry back, the worker would have to read a cache line that the producer has
+//! just written, and the producer would have to read it again later. So the producer keeps the
+//! entry. It puts the next timeout that it schedules on the same shard into that very entry, by one
+//! exchange on the state word. It pushes nothing, and does not tell the worker. The worker finds the
+//! entry with the new deadline when it next looks at the inbox, or when the slot comes up, as after
+//! a reset.
 //!
 //! To its authors' knowledge, none of the timers that this one has learned from does that. The
 //! proof is in `shard/README.md`, section 8.

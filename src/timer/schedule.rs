@@ -198,7 +198,9 @@ impl<'a> Shard<'a> {
         }
         let scheduled = &shared.counts_of(mine, remote).scheduled;
         let armed = match mine.take_tombstone(remote) {
-            Some(tombstone) => match tombstone.revive(work, deadline, flags) {
+            Some(tombstone) => match tombstone.revive(work, deadline, flags, |entry| {
+                remote.push_revived(entry, deadline, shared.timeline());
+            }) {
                 Ok(entry) => {
                     remote.wake_for_revived(deadline, shared.timeline());
                     scheduled.add(1);

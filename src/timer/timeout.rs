@@ -144,10 +144,12 @@ impl Timeout {
 
     /// Cancels the timeout, as [`cancel`](Self::cancel) does, and drops the handle.
     ///
-    /// If the worker has not linked the timeout into its wheel yet, both are one compare-and-swap,
-    /// as a rule. So this is the cheapest way to end a timeout soon after it was scheduled.
-    /// Periodic timeouts, and those of an engine with a limit on pending timeouts, take two. The
-    /// drop of a [`TimeoutGuard`](crate::TimeoutGuard) is the same.
+    /// Both are one compare-and-swap, as a rule, and tell the worker nothing: the next timeout that
+    /// the thread schedules takes over what this one leaves. So this is the cheapest way to end a
+    /// timeout. It takes more if the thread has ended 64 others since it scheduled one, on another
+    /// thread's shard, for periodic timeouts, and in an engine with a limit on pending timeouts; in
+    /// a driven engine, once the driver has seen the timeout. The drop of a
+    /// [`TimeoutGuard`](crate::TimeoutGuard) is the same.
     ///
     /// ```
     /// use std::time::Duration;

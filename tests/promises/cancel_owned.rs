@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use tourbillon::{Timeout, Timer};
+use tourbillon::{Inline, ManualClock, Shutdown, Timeout, Timer};
 
-use crate::common::{Counter, HOUR, MS, driven, driven_by};
+use crate::common::{Counter, HOUR, MS, driven, driven_by, eventually};
 
 /// More than a thread keeps of what it has cancelled itself.
 const MANY: usize = 200;
@@ -47,6 +47,45 @@ fn a_cancel_that_owns_its_handle_drops_the_task_at_once_and_nothing_runs() {
         let stats = timer.stats();
         assert_eq!((stats.scheduled, stats.cancelled, stats.fired), (3 * MANY as u64, 3 * MANY as u64, 0));
     }
+}
+
+/// Schedules a timeout, and waits until the worker has linked it.
+fn schedule_and_link(timer: &Timer, delay: Duration) -> Timeout {
+    let timeout = timer.schedule(delay, || unreachable!("it is cancelled")).expect("accepted");
+    eventually("it is linked", || timer.stats().shards[0].linked == 1);
+    timeout
+}
+
+#[test]
+fn a_timeout_scheduled_after_one_that_was_given_up_in_its_slot_runs_once_and_on_time() {
+    let nanosecond = Duration::from_nanos(1);
+    for delay in [0, 5, 10, 15, 40].map(Duration::from_millis) {
+        let clock = ManualClock::new();
+        let timer = Timer::builder().shards(1).executor(Inline).clock(clock.clone()).build().expect("built");
+        let first = timer.schedule(10 * MS, || unreachable!("it is cancelled")).expect("accepted");
+        clock.advance(nanosecond);
+        assert_eq!(timer.stats().shards[0].linked, 1);
+        assert!(first.cancel_owned());
+        assert!(!clock.advance_to_next(&timer), "nothing is pending");
+        let ran = Counter::default();
+        let second = timer.schedule(delay, ran.task()).expect("accepted");
+        if !delay.is_zero() {
+            clock.advance(delay - nanosecond);
+            assert_eq!(ran.get(), 0, "{delay:?}");
+        }
+        // Deadlines are rounded up to a part of a tick.
+        clock.advance(MS);
+        assert!(ran.get() == 1 && second.is_expired(), "{delay:?}");
+        clock.advance(HOUR);
+        assert_eq!((ran.get(), timer.pending(), timer.stats().shards[0].linked), (1, 0, 0));
+    }
+}
+
+#[test]
+fn a_drain_does_not_wait_for_what_was_given_up_in_its_slot() {
+    let timer = Timer::builder().shards(1).executor(Inline).build().expect("built");
+    assert!(schedule_and_link(&timer, HOUR).cancel_owned());
+    assert!(timer.shutdown_with(Shutdown::Drain(HOUR)).expect("the first").is_empty());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
 use super::check::check;
-use super::rig::{Ledger, assert_all_home, driven, shutdown_elsewhere, ticks};
+use super::rig::{Ledger, assert_all_home, driven, shutdown_elsewhere, ticks, with_tombstones_in_slots};
 use crate::sync::thread;
 use crate::time::ManualClock;
 use crate::timer::{Driver, Shutdown, Timeout, Timer};
@@ -87,6 +87,41 @@ fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
     });
 }
 
+/// Invariant: what it leaves in a slot may be armed again, for a later deadline and for an earlier
+/// one, while the slot comes up.
+/// Legal ends: revived where it was; moved to an earlier slot; pushed anew, as the slot had come up;
+/// or the first has run.
+#[test]
+fn an_entry_that_was_given_up_in_its_slot_is_used_again_while_that_comes_up() {
+    for delay in [1, 6] {
+        check(3, move |ledger| {
+            let (timer, mut driver, clock) = driven(|b| b.capacity(2));
+            let first = timer.schedule(ticks(2), ledger.task()).expect("open");
+            with_tombstones_in_slots(&first);
+            driver.turn();
+            let both = ledger.clone();
+            let moved = clock.clone();
+            let worker = thread::spawn(move || {
+                moved.advance(ticks(2));
+                driver.turn();
+                driver
+            });
+            let cancelled = first.cancel_owned();
+            let second = timer.schedule(ticks(delay), both.task()).expect("open");
+            let mut driver = worker.join().expect("no panic");
+            let ran = usize::from(!cancelled);
+            assert!((ran..=ran + 1).contains(&ledger.ran()));
+            assert_eq!(second.is_pending(), ledger.ran() == ran);
+            clock.advance(ticks(6));
+            driver.turn();
+            assert!(second.is_expired());
+            drop(second);
+            assert_all_home(&timer, &mut driver);
+            ledger.assert_closed(1 + ran);
+        });
+    }
+}
+
 /// Invariant: this holds for two, one of which is linked to the other on the list, and if there was
 /// no room for a third.
 /// Legal ends: each was revived, or pushed anew, or linked before its cancel.
@@ -154,7 +189,7 @@ fn a_destructor_schedules_into_the_entry_that_was_given_up() {
 
 /// Invariant: the entry of a sleep that is dropped may be used again while the sleep rings, and its
 /// waker is dropped once.
-/// Legal ends: dropped in the inbox; dropped after it rang.
+/// Legal ends: dropped in the inbox, or in its slot; dropped after it rang.
 #[test]
 fn the_entry_of_a_sleep_is_given_up_and_used_again_while_it_rings() {
     struct Nobody;
@@ -163,20 +198,53 @@ fn the_entry_of_a_sleep_is_given_up_and_used_again_while_it_rings() {
         fn wake(self: Arc<Self>) {}
     }
 
-    check(3, |ledger| {
-        let witness = Arc::new(Nobody);
-        let waker = Waker::from(Arc::clone(&witness));
-        let (timer, driver, clock) = driven(|b| b.capacity(3));
-        let mut sleep = timer.sleep(ticks(1));
-        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
-        clock.advance(ticks(1));
-        let mut driver = turn_meanwhile(driver, &clock, 1, || {
-            drop(sleep);
-            vec![timer.schedule(ticks(5), ledger.task()).expect("open")]
+    for is_linked in [false, true] {
+        check(3, move |ledger| {
+            let witness = Arc::new(Nobody);
+            let waker = Waker::from(Arc::clone(&witness));
+            let (timer, mut driver, clock) = driven(|b| b.capacity(3));
+            let mut sleep = timer.sleep(ticks(1));
+            assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+            if is_linked {
+                let other = timer.schedule(ticks(9), || ()).expect("open");
+                with_tombstones_in_slots(&other);
+                other.cancel();
+                driver.turn();
+            }
+            clock.advance(ticks(1));
+            let mut driver = turn_meanwhile(driver, &clock, 1, || {
+                drop(sleep);
+                vec![timer.schedule(ticks(5), ledger.task()).expect("open")]
+            });
+            assert_eq!(Arc::strong_count(&witness), 2);
+            assert_all_home(&timer, &mut driver);
+            ledger.assert_closed(1);
         });
-        assert_eq!(Arc::strong_count(&witness), 2);
+    }
+}
+
+/// Invariant: a timeout that is given up in its slot, while its thread has enough tombstones, is
+/// collected like any that was cancelled there.
+/// Legal end: its entry has come back.
+#[test]
+fn a_timeout_that_is_given_up_in_its_slot_is_collected_if_there_are_tombstones_enough() {
+    check(3, |ledger| {
+        let (timer, mut driver, clock) = driven(|b| b.capacity(4));
+        let timeout = timer.schedule(ticks(1), ledger.task()).expect("open");
+        with_tombstones_in_slots(&timeout);
+        driver.turn();
+        fill(&timer, true);
+        clock.advance(ticks(1));
+        let worker = thread::spawn(move || {
+            let ran = driver.turn();
+            (ran, driver)
+        });
+        let cancelled = timeout.cancel_owned();
+        let (ran, mut driver) = worker.join().expect("no panic");
+        assert_eq!(ran, usize::from(!cancelled));
+        driver.turn();
         assert_all_home(&timer, &mut driver);
-        ledger.assert_closed(1);
+        ledger.assert_closed(ran);
     });
 }
 

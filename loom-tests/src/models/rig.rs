@@ -98,9 +98,17 @@ pub(super) fn shutdown_elsewhere(timer: &Timer, driver: Driver, how: Shutdown) -
 
 /// Returns the entries of this timeout's engine that are not free, its own included.
 pub(super) fn entries_in_use(timeout: &Timeout) -> usize {
+    Shared::of_remote(home_of(timeout)).arena.in_use()
+}
+
+fn home_of(timeout: &Timeout) -> &Remote {
     // SAFETY: a `Timeout` is a handle (see `Armed::handle`), which is only borrowed here.
-    let handle = unsafe { &*std::ptr::from_ref(timeout).cast::<Handle>() };
-    Shared::of_remote(Remote::at(handle.home())).arena.in_use()
+    Remote::at(unsafe { &*std::ptr::from_ref(timeout).cast::<Handle>() }.home())
+}
+
+/// Makes the timeout's shard one of a worker, whose slots may have tombstones.
+pub(super) fn with_tombstones_in_slots(timeout: &Timeout) {
+    home_of(timeout).has_worker.set(1);
 }
 
 /// Returns an engine with workers, which park without end: no time passes for them until another

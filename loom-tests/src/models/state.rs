@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, EngineGone, Entry, Expire, FromQueue, Handle, HandleGone, Home, OutOfQueue, Queued, Reset, Token,
-    raw,
+    ArmFlags, Cancel, EngineGone, Entry, Expire, FromQueue, Handle, HandleGone, Home, OutOfQueue, Queued, Reset,
+    Snapshot, State, TaskPlace, Token, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -62,9 +62,20 @@ fn let_go(entry: &Entry, reuse: &impl Fn(&Entry)) -> bool {
     }
 }
 
+/// Ends the wait by `end`, which looks again if the word has changed since its look. Returns whether
+/// it did.
+fn ends_wait(entry: &Entry, end: impl Fn(&State, Snapshot) -> Expire) -> bool {
+    loop {
+        match end(&entry.state, entry.state.load()) {
+            Expire::Changed => {}
+            end => return matches!(end, Expire::Done(_) | Expire::Alone(_)),
+        }
+    }
+}
+
 /// Expires it as a sleeping future's is, which stays the engine's. Returns whether it did.
 fn expire(entry: &Entry, now: u64) -> bool {
-    let expired = matches!(entry.state.expire(entry.state.load(), tick(now)), Expire::Done(_) | Expire::Alone(_));
+    let expired = ends_wait(entry, |state, seen| state.expire(seen, tick(now)));
     if expired {
         // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
         unsafe { raw::take_task(&entry) }.run();
@@ -236,54 +247,62 @@ fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
 /// did.
 #[test]
 fn a_claim_takes_the_task_and_gives_the_entry_up() {
-    for is_batched in [false, true] {
-        check(None, move |ledger| {
-            let entry = linked(&ledger, 1);
-            let again = ledger.clone();
-            let reuse = move |entry: &Entry| {
-                entry.set_in_use(false);
-                raw::fill(&entry, None, again.task());
-            };
-            let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
-            let handle = thread::spawn(move || {
-                let cancel = cancel(&theirs);
-                if cancel == Cancel::WonQueued {
-                    // What the push to the cancelled queue writes. It finds the queue closed.
-                    raw::set_aside(&theirs, ptr::null_mut());
-                    // SAFETY: the cancel has set QUEUED.
-                    unsafe { Queued::new(NonNull::from(&*theirs)) }.refused();
-                }
-                let last = let_go(&theirs, &reused);
-                (cancel, last)
-            });
-            let is_due = !is_batched
-                || matches!(entry.state.batch(entry.state.load(), tick(1)), Expire::Done(_) | Expire::Alone(_));
-            let seen = entry.state.load();
-            // SAFETY: the engine owns the entry.
-            let copy = unsafe { raw::copy_task(&entry) };
-            let claim = if is_due { entry.state.claim(seen, tick(1)) } else { Expire::Cancelled };
-            let fired = matches!(claim, Expire::Done(_) | Expire::Alone(_));
-            if fired {
-                // SAFETY: this thread has just claimed the entry, after the copy.
-                unsafe { copy.assume_init() }.run();
+    check(None, move |ledger| {
+        let entry = linked(&ledger, 1);
+        let again = ledger.clone();
+        let reuse = move |entry: &Entry| {
+            entry.set_in_use(false);
+            raw::fill(&entry, None, again.task());
+        };
+        let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
+        let handle = thread::spawn(move || {
+            let cancel = cancel(&theirs);
+            if cancel == Cancel::WonQueued {
+                // What the push to the cancelled queue writes. It finds the queue closed.
+                raw::set_aside(&theirs, ptr::null_mut());
+                // SAFETY: the cancel has set QUEUED.
+                unsafe { Queued::new(NonNull::from(&*theirs)) }.refused();
             }
-            // A claim that has won with a handle there has given the entry up.
-            let engine_was_last = match claim {
-                Expire::Done(_) => false,
-                Expire::Alone(_) => true,
-                _ => entry.state.engine_lets_go() == EngineGone::Last,
-            };
-            if engine_was_last {
-                reuse(&entry);
-            }
-            let (cancel, handle_was_last) = handle.join().expect("no panic");
-            assert_eq!(cancel == Cancel::TooLate, fired);
-            assert!(!is_batched || !is_due || cancel != Cancel::WonQueued || !fired);
-            assert!(engine_was_last != handle_was_last);
-            // SAFETY: the last owner has filled it again, and owns the task.
-            drop(unsafe { raw::take_task(&entry) });
-            ledger.assert_closed(usize::from(fired));
+            let last = let_go(&theirs, &reused);
+            (cancel, last)
         });
+        let is_due = ends_wait(&entry, |state, seen| state.mark(seen, tick(1)));
+        let (claim, copy) = if is_due { claim(&entry, 1) } else { (Expire::Cancelled, TaskPlace::uninit()) };
+        let fired = matches!(claim, Expire::Done(_) | Expire::Alone(_));
+        if fired {
+            // SAFETY: this thread has just claimed the entry, after the copy.
+            unsafe { copy.assume_init() }.run();
+        }
+        // A claim that has won with a handle there has given the entry up.
+        let engine_was_last = match claim {
+            Expire::Done(_) => false,
+            Expire::Alone(_) => true,
+            _ => entry.state.engine_lets_go() == EngineGone::Last,
+        };
+        if engine_was_last {
+            reuse(&entry);
+        }
+        let (cancel, handle_was_last) = handle.join().expect("no panic");
+        assert_eq!(cancel == Cancel::TooLate, fired);
+        assert!(!is_due || cancel != Cancel::WonQueued || !fired);
+        assert!(engine_was_last != handle_was_last);
+        // SAFETY: the last owner has filled it again, and owns the task.
+        drop(unsafe { raw::take_task(&entry) });
+        ledger.assert_closed(usize::from(fired));
+    });
+}
+
+/// Claims a marked entry as its runner does. Returns the copy of the task, which is the task if the
+/// claim has won.
+fn claim(entry: &Entry, now: u64) -> (Expire, TaskPlace) {
+    loop {
+        let seen = entry.state.load();
+        // SAFETY: the engine owns the entry, which is marked.
+        let copy = unsafe { raw::copy_task(entry) };
+        match entry.state.claim(seen, tick(now)) {
+            Expire::Changed => {}
+            end => return (end, copy),
+        }
     }
 }
 
@@ -350,7 +369,7 @@ fn exactly_one_of_three_owners_lets_go_last() {
         let entry = linked(&ledger, 5);
         assert_eq!(reset(&entry, 1), Reset::EarlierQueued);
         // The slot comes up before the queue is popped.
-        assert!(matches!(entry.state.batch(entry.state.load(), tick(5)), Expire::Done(_)));
+        assert!(ends_wait(&entry, |state, seen| state.mark(seen, tick(5))));
         let again = ledger.clone();
         let reuse = move |entry: &Entry| {
             entry.set_in_use(false);
@@ -363,10 +382,7 @@ fn exactly_one_of_three_owners_lets_go_last() {
         let handle = thread::spawn(move || let_go(&theirs, &reused));
         let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
         let runner = thread::spawn(move || {
-            let seen = theirs.state.load();
-            // SAFETY: the engine owns the entry.
-            let copy = unsafe { raw::copy_task(&theirs) };
-            let claim = theirs.state.claim(seen, tick(5));
+            let (claim, copy) = claim(&theirs, 5);
             assert!(matches!(claim, Expire::Done(_) | Expire::Alone(_)));
             // SAFETY: this thread has just claimed the entry, after the copy.
             unsafe { copy.assume_init() }.run();

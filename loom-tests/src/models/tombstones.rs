@@ -2,16 +2,24 @@
 //! timeout like any other, whatever the worker does to the cancelled one meanwhile.
 
 use super::check::check;
-use super::rig::{Ledger, Resting, driven, entries_in_use, shutdown_elsewhere, ticks};
+use super::rig::{Ledger, Resting, driven, entries_in_use, shutdown_elsewhere, ticks, with_tombstones_in_slots};
 use crate::sync::thread;
 use crate::time::ManualClock;
-use crate::timer::{Driver, Shutdown, Timer};
+use crate::timer::{Driver, Shutdown, Timeout, Timer};
 
 /// Leaves this thread with a tombstone, if the worker has not taken it out of the inbox in between.
 fn schedule_and_cancel(timer: &Timer, ledger: &Ledger) {
     let timeout = timer.schedule(ticks(9), ledger.task()).expect("open");
     assert!(timeout.cancel());
     drop(timeout);
+}
+
+/// Schedules a timeout whose slot may keep a tombstone.
+fn schedule_into_a_slot(timer: &Timer, driver: &mut Driver, ledger: &Ledger) -> Timeout {
+    let timeout = timer.schedule(ticks(9), ledger.task()).expect("open");
+    with_tombstones_in_slots(&timeout);
+    driver.turn();
+    timeout
 }
 
 /// Turns as an event loop does, until one task has run.
@@ -43,6 +51,26 @@ fn a_revived_entry_wakes_the_worker() {
             driver
         });
         schedule_and_cancel(&timer, &ledger);
+        timer.schedule_detached(ticks(0), ledger.task()).expect("open");
+        drop(worker.join().expect("no panic"));
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: this holds also if the tombstone is in a slot, which comes up after the new deadline.
+/// Legal end: the revived timeout has run.
+#[test]
+fn an_entry_revived_in_its_slot_wakes_the_worker() {
+    check(2, |ledger| {
+        let (timer, mut driver, clock) = driven(|b| b.capacity(3));
+        let first = schedule_into_a_slot(&timer, &mut driver, &ledger);
+        assert!(driver.next_wakeup().is_some_and(|at| at > clock.now()));
+        let theirs = ledger.clone();
+        let worker = thread::spawn(move || {
+            turn_until_one_ran(&mut driver, &clock, &theirs);
+            driver
+        });
+        assert!(first.cancel_owned());
         timer.schedule_detached(ticks(0), ledger.task()).expect("open");
         drop(worker.join().expect("no panic"));
         ledger.assert_closed(1);
@@ -133,6 +161,27 @@ fn a_revival_that_races_with_close_has_one_outcome() {
             let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };
             let closer = shutdown_elsewhere(&timer, driver, how);
             let accepted = timer.schedule_detached(ticks(5), ledger.task()).is_ok();
+            let unfired = closer.join().expect("no panic");
+            assert_eq!(unfired + ledger.ran(), usize::from(accepted));
+            assert!(fire || ledger.ran() == 0);
+            ledger.assert_closed(ledger.ran());
+        });
+    }
+}
+
+/// Invariant: this holds also if the tombstone is in a slot, and if its new deadline is an earlier
+/// one.
+/// Legal ends: as above.
+#[test]
+fn a_revival_in_a_slot_that_races_with_close_has_one_outcome() {
+    for (fire, delay) in [(false, 5), (false, 9), (true, 5), (true, 9)] {
+        check(3, move |ledger| {
+            let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
+            let first = schedule_into_a_slot(&timer, &mut driver, &ledger);
+            assert!(first.cancel_owned());
+            let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };
+            let closer = shutdown_elsewhere(&timer, driver, how);
+            let accepted = timer.schedule_detached(ticks(delay), ledger.task()).is_ok();
             let unfired = closer.join().expect("no panic");
             assert_eq!(unfired + ledger.ran(), usize::from(accepted));
             assert!(fire || ledger.ran() == 0);

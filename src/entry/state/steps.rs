@@ -3,10 +3,10 @@
 //! tombstone, and the one that revives it (section 8).
 
 use super::{
-    ArmFlags, BATCHED, CANCELLED, ENGINE, EXPIRED, FLAGS, HANDLE, LINKED, MOVED, OWNERS, PENDING, PHASE, SERIES,
-    Snapshot, State, WAKER, deadline_in, ended_in, is_tombstone, pack, phase_of,
+    ArmFlags, BATCHED, CANCELLED, ENGINE, EXPIRED, FLAGS, HANDLE, LINKED, MOVED, OWNERS, PENDING, PHASE, QUEUED,
+    SERIES, Snapshot, State, WAKER, deadline_in, ended_in, is_tombstone, pack, phase_of,
 };
-use crate::entry::outcome::{Expire, Kind};
+use crate::entry::outcome::{Expire, Kind, Revival};
 use crate::sync::Ordering;
 use crate::time::Subtick;
 
@@ -97,21 +97,22 @@ impl State {
     }
 }
 
-/// Not linked yet, with its handle and the engine as the only owners. Not periodic, so that nobody
-/// puts a task back into the body.
-const fn is_unlinked(word: u64, phase: u64) -> bool {
-    word & FLAGS & !WAKER == phase | HANDLE | ENGINE
+/// In the inbox, or pending in a slot, with its handle and the engine as the only owners. Not
+/// periodic, so that nobody puts a task back into the body.
+const fn is_in_place(word: u64, phase: u64) -> bool {
+    let linked = if phase == PENDING { LINKED } else { 0 };
+    word & FLAGS & !(WAKER | linked) == phase | HANDLE | ENGINE
 }
 
 impl State {
     /// Returns the word, if the handle may be [given up](Self::give_up) in one step: it is pending
-    /// and the step `cancels` it, or was cancelled before; it is not periodic, the worker has not
-    /// linked it, and only the caller's handle and the engine own it.
+    /// and the step `cancels` it, or was cancelled before; it is not periodic, and only the caller's
+    /// handle and the engine own it.
     #[inline]
     pub(in crate::entry) fn may_be_given_up(&self, cancels: bool) -> Option<Snapshot> {
         // Acquire: if it was cancelled, the caller sees what the canceller did to the entry.
         let word = self.0.load(Ordering::Acquire);
-        is_unlinked(word, if cancels { PENDING } else { CANCELLED }).then_some(Snapshot(word))
+        is_in_place(word, if cancels { PENDING } else { CANCELLED }).then_some(Snapshot(word))
     }
 
     /// Gives the caller's handle up, and cancels what is pending in the same step, if the word is
@@ -120,30 +121,48 @@ impl State {
     /// task](crate::entry::Entry::copy_task) of what is pending before: this is the handle's last
     /// access to the engine's memory, see `arena/mod.rs`, "The end". The entry becomes a tombstone,
     /// whose HANDLE belongs to a producer, if that has put it on its list before: it `is_listed`.
+    /// Otherwise it must not be linked, as nobody would tell the worker.
     #[inline]
     pub(in crate::entry) fn give_up(&self, seen: Snapshot, is_listed: bool) -> bool {
         let Snapshot(word) = seen;
-        debug_assert!(is_unlinked(word, phase_of(word)));
-        let given_up = if is_listed { word & !PHASE } else { (word & !HANDLE) | CANCELLED };
-        // A strong exchange, no loop: if it fails, the worker has just linked the entry, and a
-        // cancel is to tell it; or the engine has given the entry up, or a shutdown was faster.
+        debug_assert!(is_in_place(word, phase_of(word)));
+        let given_up = match is_listed {
+            true => word & !PHASE,
+            false if seen.is_linked() => return false,
+            false => (word & !HANDLE) | CANCELLED,
+        };
+        // A strong exchange, no loop: if it fails, the worker has just linked the entry, or taken
+        // it; or the engine has given the entry up, or a shutdown was faster.
         self.0.compare_exchange(word, given_up, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Makes a tombstone pending again. The producer that owns it calls this, after it has put a
-    /// task in. Returns true if the entry is still where it was pushed, in the inbox or in what the
-    /// worker took out of it. Returns false if the engine has given the entry up: then the producer
-    /// alone owns it, and it is free.
+    /// task in. As after a [reset](Self::reset), the worker finds the entry where it is, in the
+    /// inbox or in its slot, unless the slot comes up too late: then QUEUED is the caller's.
     #[inline]
-    pub(in crate::entry) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
-        // Acquire, both: pairs with the release in `engine_lets_go`.
+    pub(in crate::entry) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> Revival {
+        // Acquire, in all: pairs with the release in `engine_lets_go`.
         let word = self.0.load(Ordering::Acquire);
-        if word & ENGINE == 0 {
-            return false;
-        }
         debug_assert!(is_tombstone(word));
         let armed = pack(deadline, PENDING | ENGINE | flags.0);
+        if word & LINKED != 0 {
+            return self.revive_linked(word, armed);
+        }
         // A strong exchange, no loop: only the engine changes a tombstone, by giving it up.
-        self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let is_revived =
+            word & ENGINE != 0 && self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if is_revived { Revival::InPlace } else { Revival::Gone }
+    }
+
+    // Out of line: the registers that it takes would cost the others more than the call.
+    #[inline(never)]
+    fn revive_linked(&self, word: u64, armed: u64) -> Revival {
+        let is_earlier = deadline_in(armed) < deadline_in(word);
+        let armed = armed | LINKED | if is_earlier { QUEUED } else { 0 };
+        match self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) if is_earlier => Revival::Queued,
+            Ok(_) => Revival::InPlace,
+            Err(_) => Revival::Gone,
+        }
     }
 }

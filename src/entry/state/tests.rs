@@ -2,6 +2,7 @@
 //! written with names instead of bits.
 
 use super::*;
+use crate::entry::Revival;
 
 /// A word, taken apart. The bits' places are those of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,20 +220,8 @@ fn what_is_due_is_expired_marked_or_claimed_once() {
     };
     check(State::expire, Kind::Waker, |was, _| was.ended(2));
     check(State::begin_run, Kind::Series, |was, _| Seen { phase: 2, linked: false, batched: false, ..was });
-    check(
-        State::batch,
-        Kind::Once,
-        |was, alone| {
-            if alone { was } else { Seen { linked: false, batched: true, ..was } }
-        },
-    );
-    check(
-        State::claim,
-        Kind::Once,
-        |was, alone| {
-            if alone { was } else { Seen { phase: 2, engine: false, linked: false, ..was } }
-        },
-    );
+    check(State::mark, Kind::Once, |was, alone| if alone { was } else { Seen { linked: false, batched: true, ..was } });
+    check(State::claim, Kind::Once, |was, alone| if alone { was } else { Seen { phase: 2, engine: false, ..was } });
 }
 
 #[test]
@@ -266,7 +255,7 @@ fn only_the_last_owner_is_told_that_it_is_the_last() {
             Seen { phase: 1, .. } => (EngineGone::NotYet, was),
             // If the engine is the last owner, its bit means nothing any more.
             was if was.is_alone() => (EngineGone::Last, was),
-            _ => (EngineGone::OthersOwn, Seen { engine: false, ..was }),
+            _ => (EngineGone::OthersOwn, Seen { engine: false, linked: false, ..was }),
         };
         assert_eq!((answer, is), expected, "{was:?}");
     });
@@ -296,41 +285,66 @@ fn the_final_sweep_marks_entries_and_counts_handles_which_find_the_mark() {
 }
 
 #[test]
-fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_the_engine_owns_it() {
-    given_up_in_one_step(false, 3);
-    // On a tombstone, with and without the engine.
-    for flags in [0b100, 0b1100] {
+fn a_tombstone_revives_where_it_is_and_is_queued_if_its_slot_comes_up_too_late() {
+    // Without the engine, in the inbox, and in a slot.
+    for flags in [0b100, 0b1100, 0b1_1100] {
         for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::HANDLE.and(ArmFlags::SERIES)] {
-            let state = State(AtomicU64::new(10 << 10 | flags));
-            let was = Seen::of(10 << 10 | flags);
-            assert_eq!(state.revive(Subtick::new(50), with), was.engine);
-            let armed = State(AtomicU64::new(0));
-            armed.arm(Subtick::new(50), with);
-            let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 10 | flags };
-            assert_eq!(state.0.load(Ordering::Relaxed), expected);
+            for deadline in [9, 10, 11].map(Subtick::new) {
+                let state = State(AtomicU64::new(10 << 10 | flags));
+                let was = Seen::of(10 << 10 | flags);
+                let armed = State(AtomicU64::new(0));
+                armed.arm(deadline, with);
+                let armed = Seen { linked: was.linked, ..Seen::of(armed.0.into_inner()) };
+                let expected = match was {
+                    Seen { engine: false, .. } => (Revival::Gone, was),
+                    Seen { linked: true, .. } if deadline.get() < 10 => {
+                        (Revival::Queued, Seen { queued: true, ..armed })
+                    }
+                    _ => (Revival::InPlace, armed),
+                };
+                assert_eq!((state.revive(deadline, with), Seen::of(state.0.into_inner())), expected);
+            }
         }
     }
 }
 
 #[test]
-fn only_a_pending_entry_of_one_handle_that_is_not_linked_is_cancelled_and_given_up_in_one_step() {
+fn what_has_changed_since_the_worker_looked_takes_another_look() {
+    // A closure of deadline 10, as the worker has seen it, and a future of deadline 11.
+    let (seen, now) = (10 << 10 | 0b1_1101, 11 << 10 | 0b10_0001_1101);
+    let state = State(AtomicU64::new(now));
+    for end in [State::mark, State::claim, State::expire] {
+        assert_eq!(end(&state, Snapshot(seen), Subtick::new(50)), Expire::Changed);
+    }
+    assert_eq!(state.0.into_inner(), now);
+}
+
+#[test]
+fn only_an_entry_that_was_cancelled_before_linking_is_given_up_in_one_step() {
+    given_up_in_one_step(false, 3);
+}
+
+#[test]
+fn only_a_pending_entry_of_one_handle_is_cancelled_and_given_up_in_one_step() {
     given_up_in_one_step(true, 1);
 }
 
-/// Checks that only an entry in this phase is, of one handle and the engine, and in no slot.
+/// Checks that only an entry in this phase is, of one handle and the engine; and one in a slot only
+/// if it is pending, and becomes a tombstone.
 fn given_up_in_one_step(cancels: bool, phase: u64) {
     let may_be = |was: Seen| {
         let plain = Seen { deadline: was.deadline, phase, handle: true, engine: true, ..Seen::of(0) };
-        was == Seen { waker: was.waker, ..plain }
+        was == Seen { waker: was.waker, linked: was.linked && cancels, ..plain }
     };
     each_look(|state| state.may_be_given_up(cancels).is_some(), may_be);
     for is_listed in [true, false] {
         each(
             |state| state.may_be_given_up(cancels).is_some_and(|seen| state.give_up(seen, is_listed)),
             |answer, was, is| {
+                let is_given_up = may_be(was) && (is_listed || !was.linked);
                 let given_up =
                     if is_listed { Seen { phase: 0, ..was } } else { Seen { phase: 3, handle: false, ..was } };
-                assert_eq!((answer, is), (may_be(was), if may_be(was) { given_up } else { was }), "{was:?}");
+                assert_eq!((answer, is), (is_given_up, if is_given_up { given_up } else { was }), "{was:?}");
             },
         );
     }
