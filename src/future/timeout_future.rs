@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::sleep::Sleep;
-use crate::time::Subtick;
+use crate::time::{MOST_NS, Subtick};
 use crate::timer::Timer;
 
 /// A future with a time limit. It is ready with the output of the inner future, or with
@@ -100,11 +100,12 @@ impl<T: Future> Future for TimeoutFuture<T> {
         }
         let polled = match std::mem::replace(limit, Limit::Begun) {
             Limit::After(limit) => sleep.begin(limit, context),
-            Limit::At(ns) => {
+            Limit::At(ns) if ns < MOST_NS => {
                 sleep.reset_at(sleep.timeline().scale().instant_after(ns));
                 Pin::new(&mut *sleep).poll(context)
             }
-            Limit::Begun => Pin::new(&mut *sleep).poll(context),
+            // A time that is not counted never comes.
+            Limit::At(_) | Limit::Begun => Pin::new(&mut *sleep).poll(context),
         };
         polled.map(|()| Err(Elapsed { by_shutdown: sleep.ended_by_shutdown() }))
     }

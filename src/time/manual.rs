@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::clock::{Clock, ClockListener, Follower, Listeners};
+use super::tick::{MOST_NS, saturating_ns};
 
 /// A clock for tests and simulations. It stands still until [`advance`](Self::advance) moves it.
 /// Clones share one time. Code under test compares times with [`Timer::now`](crate::Timer::now),
@@ -99,8 +100,8 @@ struct Inner {
     stepping: Mutex<()>,
 }
 
-/// The farthest time. An instant there can still be added to without overflow.
-const FARTHEST_NS: u64 = u64::MAX / 2;
+/// The last time that an engine counts: whatever is later is never.
+const FARTHEST_NS: u64 = MOST_NS - 1;
 
 impl ManualClock {
     /// Returns a clock that shows the time at which it was made.
@@ -156,8 +157,7 @@ impl ManualClock {
     /// # }
     /// ```
     pub fn advance(&self, by: Duration) {
-        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        let moved = |now: u64| Some(now.saturating_add(by).min(FARTHEST_NS));
+        let moved = |now: u64| Some((now + saturating_ns(by)).min(FARTHEST_NS));
         // AcqRel: pairs with the Acquire in `now`. The update never fails, because `moved` never
         // returns `None`.
         let _ = self.inner.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);

@@ -14,6 +14,6 @@ pub use clock::{Clock, ClockListener};
 pub(crate) use clock::{Follower, real_time};
 pub use manual::ManualClock;
 pub use pausable::PausableClock;
-pub(crate) use tick::{Moment, Subtick, saturating_ns};
+pub(crate) use tick::{MOST_NS, Moment, Subtick, saturating_ns};
 pub(crate) use timeline::{CustomClock, Timeline};
 pub(crate) use upper_bound_clock::UpperBound;

@@ -48,10 +48,10 @@ const MAX_BITS: u32 = 4;
 /// A subtick is at least as long, unless the tick is shorter. A thread takes longer to wake up.
 const FINEST_NS: u64 = 25_000;
 
-/// Time is counted up to here after the engine's start: 292 years, as 63 bits count nanoseconds. A
-/// deadline after that never comes.
+/// Time is counted up to here after the engine's start, and stands still then: 292 years, as 63
+/// bits count nanoseconds. A deadline that does not come before never does.
+pub(crate) const MOST_NS: u64 = MOST_SECONDS * 1_000_000_000;
 const MOST_SECONDS: u64 = (u64::MAX >> 1) / 1_000_000_000;
-const MOST_NS: u64 = MOST_SECONDS * 1_000_000_000;
 
 /// The engine's time scale: when tick zero was, how long a tick is, and how it is divided. Time is
 /// counted in nanoseconds since that start.
@@ -68,19 +68,21 @@ pub(crate) struct Scale {
     /// [`subticks_in`](Self::subticks_in).
     reciprocal: u64,
     shift: u32,
+    /// The last subtick that comes before [`MOST_NS`].
+    last: u64,
 }
 
 impl Scale {
     /// `tick` is at least 1 µs. The builder has checked that.
     pub(crate) fn new(start: Instant, tick: Duration) -> Self {
-        let tick_ns = saturating_ns(tick).clamp(1_000, MOST_NS);
+        let tick_ns = saturating_ns(tick).max(1_000);
         let most_bits = MAX_BITS.min(tick_ns.trailing_zeros());
         let bits = (tick_ns / FINEST_NS).checked_ilog2().unwrap_or(0).min(most_bits);
         let subtick_ns = tick_ns >> bits;
         let shift = (subtick_ns - 1).ilog2();
         #[expect(clippy::cast_possible_truncation, reason = "2^`shift` is less than a subtick")]
         let reciprocal = ((1_u128 << (64 + shift)) / u128::from(subtick_ns)) as u64 + 1;
-        Self { start, tick_ns, bits, subtick_ns, reciprocal, shift }
+        Self { start, tick_ns, bits, subtick_ns, reciprocal, shift, last: (MOST_NS - 1) / subtick_ns }
     }
 
     pub(crate) fn tick_duration(&self) -> Duration {
@@ -117,25 +119,24 @@ impl Scale {
         self.end(self.tick_of(subtick))
     }
 
-    /// Nanoseconds since the start; 0 for an instant before it.
+    /// Nanoseconds since the start: 0 for an instant before it, and [`MOST_NS`] at most.
     #[inline]
     pub(crate) fn ns_at(&self, at: Instant) -> u64 {
         saturating_ns(at.saturating_duration_since(self.start))
     }
 
-    /// Returns how many whole subticks there are in `ns`, which is [`MOST_NS`] at most.
+    /// Returns how many whole subticks there are in `ns`: exactly up to [`MOST_NS`], and then at
+    /// least as many.
     /// The method is that of Granlund and Montgomery ("Division by invariant integers using
     /// multiplication", theorem 4.2). `shift` is one less than the binary logarithm of
     /// `subtick_ns`, rounded up, and `reciprocal` is the next whole number above 2^(64 + `shift`) /
     /// `subtick_ns`. With these the result is exact.
     #[inline]
     fn subticks_in(&self, ns: u64) -> u64 {
-        debug_assert!(ns <= MOST_NS);
         ((u128::from(ns) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
     }
 
-    /// Returns the last subtick that has come by `now_ns`. Time stops counting at [`MOST_NS`], so
-    /// [`Subtick::NEVER`] does not come.
+    /// Returns the last subtick that has come by `now_ns`. [`Subtick::NEVER`] does not come.
     #[inline]
     pub(crate) fn subtick_at(&self, now_ns: u64) -> Subtick {
         Subtick(self.subticks_in(now_ns.min(MOST_NS)))
@@ -153,16 +154,16 @@ impl Scale {
     // Always inlined, for callers that know something about the time.
     #[inline(always)]
     pub(crate) fn subtick_not_before(&self, ns: u64) -> Subtick {
-        if ns > MOST_NS - self.subtick_ns {
-            return Subtick::NEVER;
-        }
-        Subtick(self.subticks_in(ns + self.subtick_ns - 1))
+        // The first after the nanosecond before. The sum of `ns` and a subtick might be too large
+        // to be divided exactly.
+        let subtick = ns.checked_sub(1).map_or(0, |before| self.subticks_in(before) + 1);
+        if subtick <= self.last { Subtick(subtick) } else { Subtick::NEVER }
     }
 
-    /// Returns when a subtick comes, in nanoseconds since the start. [`Subtick::NEVER`] comes at
-    /// the end of all that 64 bits can hold.
+    /// Returns when a subtick comes, in nanoseconds since the start. [`Subtick::NEVER`] is
+    /// centuries behind [`MOST_NS`].
     pub(crate) fn ns_of(&self, subtick: Subtick) -> u64 {
-        if subtick == Subtick::NEVER { u64::MAX } else { subtick.0.saturating_mul(self.subtick_ns) }
+        subtick.0.saturating_mul(self.subtick_ns)
     }
 
     /// Returns the instant `ns` nanoseconds after the start. If an `Instant` can't hold that, which
@@ -181,11 +182,11 @@ impl Scale {
 /// What the upper bound clock adds to a reading of the monotonic clock.
 pub(super) const MARGIN_NS: u64 = 1_000;
 
-/// Returns a duration in nanoseconds, or `u64::MAX` for [`MOST_NS`] and more.
+/// Returns a duration in nanoseconds, [`MOST_NS`] at most.
 #[inline]
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {
     let seconds = duration.as_secs();
-    if seconds < MOST_SECONDS { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { u64::MAX }
+    if seconds < MOST_SECONDS { seconds * 1_000_000_000 + u64::from(duration.subsec_nanos()) } else { MOST_NS }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -236,11 +237,14 @@ mod tests {
     fn time_that_is_not_counted_any_more_is_later_than_all_deadlines() {
         let last = Duration::from_nanos(MOST_NS - 1);
         assert_eq!(saturating_ns(last), MOST_NS - 1);
-        assert_eq!(saturating_ns(last + Duration::from_nanos(1)), u64::MAX);
-        let scale = Scale::new(Instant::now(), MS);
-        let latest = scale.subtick_not_before(MOST_NS - scale.subtick_ns);
-        assert!(latest < Subtick::NEVER && scale.ns_of(latest) <= MOST_NS);
-        assert!(latest <= scale.subtick_at(u64::MAX));
+        assert_eq!([1, 2].map(|ns| saturating_ns(last + Duration::from_nanos(ns))), [MOST_NS; 2]);
+        for tick in [MS, Duration::from_nanos(1_100), Duration::from_nanos(MOST_NS / 2 + 1)] {
+            let scale = Scale::new(Instant::now(), tick);
+            let latest = Subtick(scale.last);
+            assert!(latest <= scale.subtick_at(MOST_NS) && scale.ns_of(latest) < MOST_NS);
+            assert_eq!([0, 1].map(|ns| scale.subtick_not_before(scale.ns_of(latest) + ns)), [latest, Subtick::NEVER]);
+            assert!(scale.ns_of(Subtick::NEVER) > MOST_NS);
+        }
     }
 
     #[test]
@@ -259,9 +263,11 @@ mod tests {
             let subtick = scale.subtick_ns;
             prop_assert_eq!(subtick << scale.bits, scale.tick_ns);
             let last = MOST_NS / subtick * subtick;
-            for ns in [ns, ns >> shift, u64::MAX, MOST_NS, MOST_NS - subtick, last, last.saturating_sub(1), 0] {
+            for ns in [ns, ns >> shift, u64::MAX, MOST_NS, MOST_NS - subtick, last, last.saturating_sub(1), last + 1, 0] {
                 prop_assert_eq!(scale.subtick_at(ns).get(), ns.min(MOST_NS) / subtick);
-                let up = if ns > MOST_NS - subtick { Subtick::NEVER } else { Subtick::new(ns.div_ceil(subtick)) };
+                let up = ns.div_ceil(subtick);
+                let comes = u128::from(up) * u128::from(subtick) < u128::from(MOST_NS);
+                let up = if comes { Subtick::new(up) } else { Subtick::NEVER };
                 prop_assert_eq!(scale.subtick_not_before(ns), up);
             }
         }

@@ -167,7 +167,7 @@ impl Timeline {
         match saturating_ns(delay) {
             0 => self.moment_at_once(),
             delay_ns => {
-                let ns = self.upper_bound_ns(look).saturating_add(delay_ns);
+                let ns = self.upper_bound_ns(look) + delay_ns;
                 Moment { ns, deadline: self.scale.subtick_not_before(ns) }
             }
         }
@@ -206,8 +206,9 @@ impl Timeline {
     #[cold]
     #[inline(never)]
     fn deadline_by_clock(&self, at: Instant) -> Subtick {
-        let (at_ns, now_ns) = (self.ns_at(at), self.now_ns());
-        if at_ns > now_ns { self.scale.subtick_not_before(at_ns) } else { self.scale.tick_at(now_ns) }
+        // Not by nanoseconds: these stand still in the end, and a time to come would be one of now.
+        let now = self.now();
+        if at > now { self.scale.subtick_not_before(self.ns_at(at)) } else { self.scale.tick_at(self.ns_at(now)) }
     }
 
     /// Returns how long it is until a deadline.
@@ -239,6 +240,7 @@ fn now(custom: Option<&CustomClock>) -> Instant {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::time::MOST_NS;
 
     #[test]
     fn no_delay_is_a_tick_that_has_come() {
@@ -279,5 +281,15 @@ mod tests {
             assert!(timeline.deadline_at(at) <= timeline.current());
         }
         assert!(timeline.deadline_at(clock.now() + Duration::from_nanos(1)) > timeline.current());
+    }
+
+    #[test]
+    fn a_manual_clock_ends_with_the_last_time_that_is_counted() {
+        let clock = ManualClock::new();
+        let timeline = Timeline::new(Some(CustomClock::new(clock.clone())), Duration::from_millis(1));
+        clock.advance(Duration::MAX);
+        assert_eq!((timeline.now_ns(), clock.now()), (MOST_NS - 1, timeline.scale.instant_after(MOST_NS - 1)));
+        assert!(timeline.deadline_at(clock.now()) <= timeline.current(), "it has passed");
+        assert_eq!(timeline.deadline_at(clock.now() + Duration::from_nanos(1)), Subtick::NEVER);
     }
 }

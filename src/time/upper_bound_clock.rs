@@ -25,7 +25,7 @@
 
 use std::time::Instant;
 
-use super::tick::saturating_ns;
+use super::tick::{MOST_NS, saturating_ns};
 
 /// A look at the clock, which depends on no engine. On some processors, Intel's Xeons among them, a
 /// look waits for all loads before it. So a caller that is about to load a cold cache line looks
@@ -60,14 +60,13 @@ impl Base {
         Self(after.wrapping_sub(before))
     }
 
-    /// Returns the nanoseconds from this base to `at`, or `None` if `at` or this base comes before
-    /// the process's base. Most of the computation does not depend on this base, so it overlaps
-    /// with a cache miss on the memory that the base is in.
+    /// Returns the nanoseconds from this base to `at`, or `None` if one of them comes before the
+    /// process's base, or 292 years after it. Most of the computation does not depend on this base,
+    /// so it overlaps with a cache miss on the memory that the base is in.
     #[inline]
     pub(super) fn ns_to(self, at: Instant) -> Option<u64> {
         let ns = saturating_ns(at.checked_duration_since(process_base())?);
-        let comes_first = self.0 <= ns && ns < u64::MAX;
-        comes_first.then(|| ns - self.0)
+        (self.0..MOST_NS).contains(&ns).then(|| ns - self.0)
     }
 }
 
@@ -167,8 +166,8 @@ mod tests {
             process + Duration::from_nanos(7),
             process + hour,
         ];
-        let far = process + Duration::from_secs(1 << 40);
-        for start in points {
+        let (far, centuries) = (process + Duration::from_secs(1 << 40), Duration::from_secs(1 << 34));
+        for start in points.into_iter().chain(process.checked_sub(centuries)) {
             let scale = crate::time::tick::Scale::new(start, Duration::from_millis(1));
             for at in points.into_iter().chain([far]) {
                 let ns = Base::at(start).ns_to(at);

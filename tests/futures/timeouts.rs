@@ -97,6 +97,21 @@ fn a_deadline_that_has_passed_has_elapsed_at_the_first_poll_that_is_not_ready() 
 }
 
 #[test]
+fn a_deadline_that_is_not_counted_does_not_pass_at_the_end_of_time() {
+    let (timer, mut driver, clock) = driven();
+    let task = Task::new();
+    clock.advance(Duration::MAX);
+    let (now, later) = (clock.now(), clock.now() + HOUR);
+    assert!(matches!(task.poll(&mut timer.timeout_at(now, pending::<()>())), Poll::Ready(Err(_))));
+    assert_eq!(task.poll(&mut timer.sleep_until(now)), Poll::Ready(()));
+    assert!(task.poll(&mut std::pin::pin!(timer.interval_at(now, MS).tick())).is_ready());
+    assert!(task.poll(&mut timer.timeout_at(later, pending::<()>())).is_pending());
+    assert!(task.poll(&mut timer.sleep_until(later)).is_pending());
+    assert!(task.poll(&mut std::pin::pin!(timer.interval_at(later, MS).tick())).is_pending());
+    assert_eq!(driver.turn(), 0);
+}
+
+#[test]
 fn a_future_that_is_ready_when_its_deadline_has_passed_has_made_it() {
     let (timer, mut driver, clock) = driven();
     let task = Task::new();

@@ -115,7 +115,7 @@ fn a_past_deadline_or_a_reset_to_one_runs_at_once_wherever_in_a_tick() {
 
 #[test]
 fn duration_max_never_fires_and_nothing_overflows() {
-    for tick in [Duration::from_micros(1), Duration::from_nanos(1_100), MS, Duration::from_secs(u64::MAX >> 30)] {
+    for tick in [Duration::from_micros(1), Duration::from_nanos(1_100), MS, Duration::from_secs(u64::MAX >> 31)] {
         let drops = Drops::default();
         let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(tick));
         clock.advance(Duration::from_micros(1500));
@@ -197,9 +197,79 @@ impl Clock for Far {
     }
 }
 
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+fn driven_by_far(start: Instant) -> (Timer, tourbillon::Driver, Far) {
+    let clock = Far(start, Arc::default());
+    let (timer, driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
+    (timer, driver, clock)
+}
+
+#[test]
+fn a_time_to_come_that_is_not_counted_is_never_and_one_that_has_passed_is_now() {
+    // Its last moment, as an engine counts 292 years; and beyond.
+    for years in [292, 300, 600] {
+        let (timer, mut driver, clock) = driven_by_far(Instant::now());
+        let reset = timer.schedule(Duration::MAX, || ()).expect("accepted");
+        clock.advance(years * YEAR + 200 * DAY);
+        let soon = timer.now() + MS;
+        let scheduled = timer.schedule_at(soon, || ()).expect("accepted");
+        assert!(reset.reset_at(soon));
+        assert_eq!(driver.turn(), 0, "{years} years");
+        clock.advance(YEAR);
+        assert!(settle_by(&mut driver, || clock.now()) == 0 && scheduled.is_pending() && reset.is_pending());
+        let passed = timer.schedule_at(timer.now(), || ()).expect("accepted");
+        assert!(reset.reset_at(timer.now() - HOUR));
+        assert!(driver.turn() == 2 && passed.is_expired() && reset.is_expired());
+    }
+}
+
+#[test]
+fn an_instant_is_not_early_by_a_clock_that_began_centuries_before_the_process() {
+    drop(Timer::builder().build_driven());
+    for years in [1, 291, 293, 300, 584] {
+        let Some(start) = Instant::now().checked_sub(years * YEAR) else { return };
+        let (timer, mut driver, clock) = driven_by_far(start);
+        let at = Instant::now() + DAY;
+        let timeout = timer.schedule_at(at, || ()).expect("accepted");
+        assert!(timeout.deadline() >= at, "{years} years");
+        clock.advance(HOUR);
+        assert_eq!(driver.turn(), 0, "{years} years");
+        if years == 1 {
+            clock.advance(at + MS - timer.now());
+            assert_eq!(settle_by(&mut driver, || clock.now()), 1);
+        }
+    }
+}
+
+#[test]
+fn a_long_tick_makes_no_delay_never_that_it_can_count() {
+    // An odd tick is one part.
+    let tick = 200 * YEAR + Duration::from_nanos(1);
+    let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(tick));
+    let timeout = timer.schedule(199 * YEAR, || ()).expect("accepted");
+    clock.advance(200 * YEAR);
+    assert_eq!(settle(&mut driver, &clock), 0);
+    clock.advance(Duration::from_nanos(1));
+    assert!(settle(&mut driver, &clock) == 1 && timeout.is_expired());
+}
+
+#[test]
+fn what_is_late_in_the_end_of_time_is_late_by_what_was_counted() {
+    const END: Duration = Duration::from_secs(9_223_372_036);
+    let (timer, mut driver, clock) = driven_by_far(Instant::now());
+    clock.advance(END - Duration::from_secs(2));
+    timer.schedule_detached(Duration::from_secs(1), || ()).expect("accepted");
+    clock.advance(300 * YEAR);
+    assert_eq!(driver.turn(), 1);
+    assert_eq!(timer.stats().lateness.max(), Duration::from_secs(1));
+    assert_eq!(u128::from(timer.current_tick()), END.as_millis());
+    let health = timer.health();
+    assert!(health.shards.iter().all(|shard| shard.behind.is_zero() && shard.last_turn == Some(Duration::ZERO)));
+}
+
 #[test]
 fn never_does_not_come_also_when_the_engine_has_run_out_of_ticks() {
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     let clock = Far(Instant::now(), Arc::default());
     let builder = Timer::builder().tick_duration(Duration::from_micros(1)).clock(clock.clone());
     let (timer, mut driver) = builder.build_driven().expect("the options make sense");
