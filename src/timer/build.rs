@@ -15,7 +15,7 @@ use crate::executor::{Chosen, ThreadPool};
 use crate::shard::{MOST_SHARDS, Number};
 use crate::sync::Mutex;
 use crate::sys::cores::allowed_cores;
-use crate::time::Timeline;
+use crate::time::{MOST_NS, Timeline};
 use crate::wheel::Wheel;
 use crate::worker::{Dispatch, Pinning, WorkerPlan, Workers};
 
@@ -108,8 +108,7 @@ impl Builder {
 
     /// Checks the options that all kinds of engines have. Returns the number of levels.
     fn checked_options(&self) -> Result<usize, BuildError> {
-        // Its nanoseconds fit in 64 bits.
-        check("tick_duration", self.tick_duration.as_nanos(), SHORTEST_TICK.as_nanos(), u64::MAX.into())?;
+        check("tick_duration", self.tick_duration.as_nanos(), SHORTEST_TICK.as_nanos(), MOST_NS.into())?;
         check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;
         check_count("transfer_limit", self.limits.transfer, usize::MAX)?;
         check_count("expiry_limit", self.limits.expiry, usize::MAX)?;
