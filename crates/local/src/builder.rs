@@ -8,7 +8,7 @@ use tourbillon::{BuildError, Clock};
 use tourbillon_wheel::{Wheel, WheelError};
 
 use crate::engine::Engine;
-use crate::ticks::Ticks;
+use crate::ticks::{MOST_NS, Ticks};
 use crate::{LocalDriver, LocalTimer};
 
 const SHORTEST_TICK: Duration = Duration::from_micros(1);
@@ -79,7 +79,7 @@ impl LocalBuilder {
     /// If an option makes no sense, or if there is no memory for the wheel: see [`BuildError`].
     pub fn build(self) -> Result<(LocalTimer, LocalDriver), BuildError> {
         let Self { tick, ticks_per_wheel, levels, expiry_limit, clock } = self;
-        within("tick_duration", tick.as_nanos(), SHORTEST_TICK.as_nanos(), u64::MAX.into())?;
+        within("tick_duration", tick.as_nanos(), SHORTEST_TICK.as_nanos(), MOST_NS.into())?;
         within("ticks_per_wheel", ticks_per_wheel as u128, 1, MAX_TICKS_PER_WHEEL as u128)?;
         within("expiry_limit", expiry_limit as u128, 1, usize::MAX as u128)?;
         within("levels", levels.unwrap_or(1) as u128, 1, usize::MAX as u128)?;

@@ -11,9 +11,9 @@ use tourbillon_wheel::NEVER;
 const MOST_BITS: u32 = 4;
 const FINEST: Duration = Duration::from_micros(1);
 /// Time is counted up to here after the engine's start: 292 years, as 63 bits count nanoseconds. A
-/// deadline after that is never due.
+/// deadline that does not come before never does.
+pub(crate) const MOST_NS: u64 = MOST_SECONDS * 1_000_000_000;
 const MOST_SECONDS: u64 = (u64::MAX >> 1) / 1_000_000_000;
-const MOST_NS: u64 = MOST_SECONDS * 1_000_000_000;
 
 /// How the wheel counts time: in ticks since the engine's start. Deadlines are rounded up, and the
 /// clock is rounded down, so that nothing is early.
@@ -30,6 +30,8 @@ pub(crate) struct Ticks {
     inverse: u64,
     /// The largest with 2^`shift` < `tick_ns`.
     shift: u32,
+    /// The last tick that comes before [`MOST_NS`].
+    latest: u64,
     /// log2 of how many of the wheel's ticks one of the builder's has.
     bits: u32,
 }
@@ -39,12 +41,13 @@ impl Ticks {
     pub(crate) fn new(clock: Option<Box<dyn Clock>>, tick: Duration) -> Self {
         let bits = (0..=MOST_BITS).rev().find(|bits| tick / (1 << bits) >= FINEST).unwrap_or(0);
         let tick = tick / (1 << bits);
-        let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(MOST_NS).clamp(2, MOST_NS);
+        let tick_ns = nanoseconds(tick).max(2);
         let start = clock.as_ref().map_or_else(Instant::now, |clock| clock.now());
         let shift = (tick_ns - 1).ilog2();
         #[expect(clippy::cast_possible_truncation, reason = "2^`shift` is less than a tick")]
         let inverse = ((1_u128 << (64 + shift)) / u128::from(tick_ns)) as u64 + 1;
-        Self { clock, start, last: Cell::new((start, 0)), tick_ns, inverse, shift, bits }
+        let latest = (MOST_NS - 1) / tick_ns;
+        Self { clock, start, last: Cell::new((start, 0)), tick_ns, inverse, shift, latest, bits }
     }
 
     /// Returns how many of the wheel's ticks one of the builder's has.
@@ -107,10 +110,14 @@ impl Ticks {
     /// Rounds up to a tick.
     #[inline]
     fn up(&self, ns: u64) -> u64 {
-        if ns <= MOST_NS - self.tick_ns { self.whole(ns + self.tick_ns - 1) } else { NEVER }
+        // The first after the nanosecond before. The sum of `ns` and a tick might be too large to
+        // be divided exactly.
+        let tick = ns.checked_sub(1).map_or(0, |before| self.whole(before) + 1);
+        if tick <= self.latest { tick } else { NEVER }
     }
 
-    /// Returns how many whole ticks there are in `ns`, which is [`MOST_NS`] at most.
+    /// Returns how many whole ticks there are in `ns`: exactly up to [`MOST_NS`], and then at least
+    /// as many.
     #[inline]
     fn whole(&self, ns: u64) -> u64 {
         // Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994. The
@@ -143,7 +150,8 @@ mod tests {
                 .chain((1..64).flat_map(|nth| near(MOST_NS / tick / nth * tick)));
             for ns in multiples.filter(|ns| *ns <= MOST_NS) {
                 assert_eq!(ticks.whole(ns), ns / tick, "{ns} ns in ticks of {tick} ns");
-                let up = if ns > MOST_NS - tick { NEVER } else { ns.div_ceil(tick) };
+                let up = ns.div_ceil(tick);
+                let up = if u128::from(up) * u128::from(tick) < u128::from(MOST_NS) { up } else { NEVER };
                 assert_eq!(ticks.up(ns), up, "{ns} ns in ticks of {tick} ns, rounded up");
             }
         }
@@ -162,9 +170,12 @@ mod tests {
         let last = Duration::from_nanos(MOST_NS - 1);
         assert_eq!(nanoseconds(last), MOST_NS - 1);
         assert_eq!(nanoseconds(last + Duration::from_nanos(1)), MOST_NS);
-        let ticks = Ticks::new(None, Duration::from_millis(1));
-        let latest = ticks.up(MOST_NS - ticks.tick_ns);
-        assert!(latest < NEVER && latest <= ticks.whole(MOST_NS));
+        for tick in [1_000_000, 999_983, MOST_NS / 2 + 1].map(Duration::from_nanos) {
+            let ticks = Ticks::new(None, tick);
+            let latest_ns = ticks.latest * ticks.tick_ns;
+            assert!(latest_ns < MOST_NS && ticks.latest <= ticks.whole(MOST_NS));
+            assert_eq!([0, 1].map(|ns| ticks.up(latest_ns + ns)), [ticks.latest, NEVER]);
+        }
     }
 
     #[test]

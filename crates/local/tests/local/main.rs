@@ -309,6 +309,11 @@ fn options_that_make_no_sense_are_refused_by_name() {
     assert_eq!(refused(builder().tick_duration(Duration::ZERO)), BuildError::Zero { option: "tick_duration" });
     let short = BuildError::TooSmall { option: "tick_duration", value: 999, min: 1_000 };
     assert_eq!(refused(builder().tick_duration(Duration::from_nanos(999))), short);
+    let most = 9_223_372_036_000_000_000;
+    let long = |value| BuildError::TooLarge { option: "tick_duration", value, max: most };
+    assert_eq!(refused(builder().tick_duration(Duration::MAX)), long(Duration::MAX.as_nanos()));
+    let beyond = builder().tick_duration(Duration::from_secs(9_223_372_036) + Duration::from_nanos(1));
+    assert_eq!(refused(beyond), long(most + 1));
     let many = BuildError::TooLarge { option: "ticks_per_wheel", value: 1 << 21, max: 1 << 20 };
     assert_eq!(refused(builder().ticks_per_wheel(1 << 21)), many);
     assert_eq!(refused(builder().ticks_per_wheel(1).levels(2)), BuildError::TooFewTicks { levels: 2 });
