@@ -139,7 +139,7 @@
 //! by the time that the system takes to wake a thread, and by the tasks that run before it in the
 //! executor. A worker runs those of one tick together, when the last of them is due. So a timeout
 //! that shares its tick with others is late by up to one tick more, and one that is alone in its
-//! tick is not.
+//! tick by up to a [part](Builder::tick_duration) of it.
 //! The engine counts a delay from a cheap clock, which may be some 20 µs ahead. So a timeout may be
 //! as much later, and is never earlier.
 //!

@@ -129,7 +129,7 @@ fn highest_in(bucket: usize) -> u64 {
 ///
 /// * the wait for others. A worker runs the timeouts of one tick together, when the last of them is
 ///   due, so up to one tick of their lateness is the wait for that. A timeout that is alone in its
-///   tick does not wait for the tick's end;
+///   tick waits for the end of its [part](crate::Builder::tick_duration) only;
 /// * the time that the system takes to wake a thread;
 /// * the turn of the worker, and the tasks that run before this one.
 ///
@@ -137,7 +137,7 @@ fn highest_in(bucket: usize) -> u64 {
 ///
 /// * *The deadline's rounding is left out.* A deadline is rounded up to a part of a tick, and a
 ///   delay counts from a clock that may be some 20 µs ahead. So a value may lack as much, and a
-///   part of a tick: a 16th of it, or up to 50 µs if that is longer.
+///   [part of a tick](crate::Builder::tick_duration), which may be the whole.
 /// * *The clock is read for every 64th task of a batch.* A value may lack the time that up to 63
 ///   tasks before it took.
 /// * *A delay of zero counts from the tick that has come.* A value may have up to one tick too

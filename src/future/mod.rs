@@ -43,7 +43,7 @@ impl Timer {
     }
 
     /// Returns a future that is ready at a point in time. If that time has passed, it is ready at
-    /// once. Otherwise it is [`sleep`](Self::sleep).
+    /// once, or at the end of this part of a tick. Otherwise it is [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         Sleep::until(self.engine_ref(), self.timeline().deadline_at(deadline))
     }

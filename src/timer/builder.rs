@@ -117,9 +117,10 @@ impl Builder {
     /// tick of 1 s a timeout is late by up to 62.5 ms. By a clock of your own each timeout runs at
     /// its own deadline.
     ///
-    /// The shortest tick is 1 µs. A delay of more than about 290 years counts as never. The system
-    /// takes some 50 µs to wake a thread. A tick that is shorter than that is of use only with
-    /// [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
+    /// The shortest tick is 1 µs. The longest is 292 years, which is as far as the engine counts: a
+    /// deadline so long after its start, or later, is never. The system takes some 50 µs to wake a
+    /// thread. A tick that is shorter than that is of use only with [`WaitStrategy::Spin`] or
+    /// [`WaitStrategy::Hybrid`].
     ///
     /// Default: 1 ms.
     pub fn tick_duration(self, tick: Duration) -> Self {

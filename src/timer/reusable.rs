@@ -163,8 +163,8 @@ impl Reusable {
         self.arm_to(self.timeline().deadline_after(delay))
     }
 
-    /// Arms it for a point in time. If that has passed, the task runs at once. Otherwise it is
-    /// [`arm`](Self::arm).
+    /// Arms it for a point in time. If that has passed, the task runs at once, or at the end of
+    /// this part of a tick. Otherwise it is [`arm`](Self::arm).
     ///
     /// # Errors
     /// As for [`arm`](Self::arm).

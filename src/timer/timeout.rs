@@ -190,7 +190,8 @@ impl Timeout {
     /// timers. For an earlier deadline the call tells the worker.
     ///
     /// For a periodic timeout the call moves the next run, also while a run is under way. A fixed
-    /// rate goes on from there.
+    /// rate goes on from there, or as before if both deadlines are in one
+    /// [part of a tick](crate::Builder::tick_duration).
     ///
     /// Among others of its new deadline a timeout that was reset runs anywhere: before those that
     /// were scheduled after the reset, or behind them.

@@ -134,7 +134,7 @@ impl LocalTimer {
     }
 
     /// Returns a future that is ready at a point in time. If that time has passed, it is ready at
-    /// once. Otherwise it is [`sleep`](Self::sleep).
+    /// once, or at the end of this part of a tick. Otherwise it is [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> LocalSleep {
         LocalSleep::until(Rc::clone(&self.engine), self.engine.ticks.at(deadline))
     }
