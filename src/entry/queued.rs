@@ -8,8 +8,8 @@ use super::held::Sole;
 use super::list::{Stacked, Token};
 use super::{Entry, Handle, Link, Linked, Popped};
 
-/// The ownership QUEUED of an entry, on its way into a side queue of its shard. The handle is held
-/// until it is in, or was refused.
+/// The ownership QUEUED of an entry, on its way into a side queue of its shard. The handle, if there
+/// is one, is held until it is in, or was refused.
 #[derive(Debug)]
 #[must_use = "the worker is not told if it goes into no queue"]
 #[repr(transparent)]
@@ -21,8 +21,8 @@ unsafe impl Token for Queued<'_> {}
 
 impl Queued<'_> {
     /// # Safety
-    /// The caller has set QUEUED on the entry, and makes one such value for that. The handle is
-    /// held for as long as the value.
+    /// The caller has set QUEUED on the entry, and makes one such value for that. The handle, if
+    /// there is one, is held for as long as the value.
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
         Self(entry, PhantomData)
