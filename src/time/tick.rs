@@ -162,8 +162,9 @@ impl Scale {
 
     /// Returns when a subtick comes, in nanoseconds since the start. [`Subtick::NEVER`] is
     /// centuries behind [`MOST_NS`].
+    // Without the first case the loop over what is due is compiled to twelve instructions more.
     pub(crate) fn ns_of(&self, subtick: Subtick) -> u64 {
-        subtick.0.saturating_mul(self.subtick_ns)
+        if subtick == Subtick::NEVER { u64::MAX } else { subtick.0.saturating_mul(self.subtick_ns) }
     }
 
     /// Returns the instant `ns` nanoseconds after the start. If an `Instant` can't hold that, which
