@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::check::check;
-use super::rig::{Bare, Gate, Ledger, NO_LIMITS, assert_all_home, driven, run_batches, ticks, with_workers};
+use super::rig::{
+    Bare, Gate, Ledger, NO_LIMITS, assert_all_home, driven, run_batches, run_elsewhere, ticks, with_workers,
+};
+use crate::engine::Core;
 use crate::executor::{ThreadPool, run_here};
+use crate::sync::thread::JoinHandle;
 use crate::sync::{self, thread};
 use crate::time::Subtick;
 use crate::timer::Timeout;
@@ -241,32 +245,63 @@ fn a_shutdown_races_with_a_run() {
     });
 }
 
+/// Returns an engine with a periodic timeout in the slot of tick 2, and the thread that resets it
+/// to tick 1. A turn of tick 2 may find it in that slot while it is in the moved queue, or about to
+/// be pushed there.
+fn reset_in_its_slot(ledger: &Ledger, runs: &Runs) -> (Bare, Core, JoinHandle<Timeout>) {
+    let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+    let periodic = push_counted(&bare, ledger, runs);
+    assert!(periodic.reset(ticks(2)));
+    shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
+    let reset = thread::spawn(move || {
+        assert!(periodic.reset(ticks(1)));
+        periodic
+    });
+    (bare, shard, reset)
+}
+
+/// Cancels it, and asserts that its entry comes back.
+fn assert_comes_back(bare: &Bare, mut shard: Core, periodic: Timeout, runs: &Runs) {
+    assert!(periodic.cancel());
+    drop(periodic);
+    shard.turn(&bare.shared, Subtick::new(2), || None, run_batches);
+    assert!((1..=2).contains(&runs.get()) && bare.shared.arena.in_use() == 0);
+    assert_eq!(shard.close(&bare.shared).len(), 0);
+}
+
 /// Invariant: the worker pops a periodic timeout off the moved queue while its runner arms it again
 /// and pushes it. It is then in the inbox, or in the wheel at its new deadline, and nowhere twice.
-/// Legal ends: popped during the run, in the inbox, or in the wheel.
+/// Legal ends: popped before the run, during it, in the inbox, or in the wheel.
 #[test]
 fn a_queued_periodic_timeout_is_popped_while_it_is_armed_again() {
     check(3, |ledger| {
         let runs = Runs::default();
-        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let periodic = push_counted(&bare, &ledger, &runs);
-        // In the wheel, and in the moved queue.
-        assert!(periodic.reset(ticks(5)));
-        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-        assert!(periodic.reset(ticks(2)));
-        let mut batches = Vec::new();
-        shard.turn(&bare.shared, Subtick::new(2), || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
-        assert!(periodic.reset(ticks(1)));
-        let batch = batches.pop().expect("it is due");
-        let runner = thread::spawn(move || run_here(batch));
+        let (bare, mut shard, reset) = reset_in_its_slot(&ledger, &runs);
+        let (now, mut batches) = (Subtick::new(2), Vec::new());
+        shard.turn(&bare.shared, now, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let periodic = reset.join().expect("no panic");
+        let runner = run_elsewhere(batches);
+        shard.turn(&bare.shared, now, || None, run_batches);
+        runner.join().expect("no panic");
+        shard.turn(&bare.shared, now, || None, run_batches);
+        assert_comes_back(&bare, shard, periodic, &runs);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a periodic timeout may run, be armed again and be linked before the reset that has
+/// set QUEUED pushes it. Nobody else pushes it meanwhile.
+/// Legal ends: pushed before the run, during it, in the inbox, or in the wheel.
+#[test]
+fn a_periodic_timeout_is_armed_again_before_its_reset_has_pushed_it() {
+    check(2, |ledger| {
+        let runs = Runs::default();
+        let (bare, mut shard, reset) = reset_in_its_slot(&ledger, &runs);
         for _ in 0..2 {
             shard.turn(&bare.shared, Subtick::new(2), || None, run_batches);
         }
-        runner.join().expect("no panic");
-        assert!(periodic.cancel());
-        drop(periodic);
-        shard.turn(&bare.shared, Subtick::new(2), || None, run_batches);
-        assert!((1..=2).contains(&runs.get()) && shard.close(&bare.shared).len() == 0);
+        let periodic = reset.join().expect("no panic");
+        assert_comes_back(&bare, shard, periodic, &runs);
         ledger.assert_closed(0);
     });
 }
