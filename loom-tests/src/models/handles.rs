@@ -5,9 +5,10 @@
 //! every use of it must happen before its release (`sync.rs`).
 
 use super::check::check;
-use super::rig::{Bare, driven, run_elsewhere, ticks};
+use super::rig::{Bare, NO_LIMITS, driven, run_batches, run_elsewhere, ticks};
 use crate::arena::give_number_back;
 use crate::sync::thread;
+use crate::time::Subtick;
 
 /// Invariant: the handle of a timeout that is pending when the engine ends may outlive the engine,
 /// and what its cancel or its reset pushes to a side queue meanwhile is freed once.
@@ -132,4 +133,31 @@ fn a_handle_of_a_thread_in_teardown_outlives_its_engine() {
         handle.join().expect("no panic");
         ledger.assert_closed(1);
     });
+}
+
+/// Invariant: a thread in teardown may cancel a timeout in its slot, or reset it to earlier, and
+/// drop the handle while the worker pops the entry off the side queue. The entry comes back once.
+/// Legal ends: the runner, the queue or the handle is its last owner; it ran, or was cancelled.
+#[test]
+fn a_thread_in_teardown_lets_go_of_what_it_has_queued() {
+    for cancels in [false, true] {
+        check(3, move |ledger| {
+            let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+            let timeout = bare.schedule(Subtick::new(3), &ledger);
+            shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
+            let handle = thread::spawn(move || {
+                give_number_back();
+                let done = if cancels { timeout.cancel() } else { timeout.reset(ticks(2)) };
+                drop(timeout);
+                done
+            });
+            let now = Subtick::new(3);
+            shard.turn(&bare.shared, now, || None, run_batches);
+            let cancelled = handle.join().expect("no panic") && cancels;
+            shard.turn(&bare.shared, now, || None, run_batches);
+            assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
+            assert_eq!(shard.close(&bare.shared).len(), 0);
+            ledger.assert_closed(usize::from(!cancelled));
+        });
+    }
 }
