@@ -154,6 +154,7 @@
 //! number is bounded:
 //!
 //! * Each thread keeps up to 64 entries that it has cancelled and dropped, for its next timeouts.
+//!   For such an entry the worker may wake once, when its slot comes up.
 //! * At most 8,191 entries wait in each queue of a shard whose worker sleeps.
 //! * While more than 16,384 entries wait for a worker that runs, a producer without free entries
 //!   waits before it takes 64 more, so that the worker catches up. It waits for
