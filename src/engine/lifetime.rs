@@ -141,8 +141,8 @@ impl Shared {
     }
 
     /// Gives a handle up by one exchange, which `cancels` the timeout, and its task is dropped, or
-    /// comes after its cancel. The entry becomes a tombstone of the calling thread, if that has room
-    /// for it. Returns the handle, and changes nothing, if that takes more exchanges.
+    /// comes after its cancel. The entry becomes a tombstone of the calling thread, if that has
+    /// room for it. Returns the handle, and changes nothing, if that takes more exchanges.
     ///
     /// If it succeeds, the engine may be gone by now. For that reason it is not a method of the
     /// thread's state: a reference that is an argument has to be valid until its function returns.

@@ -65,8 +65,8 @@ impl Seen<is::Marked> {
         if seen.kind() != Kind::Once {
             return Self { entry, seen }.begin_run(now);
         }
-        // SAFETY: 1. The entry is the engine's, and marked. 2. The timeout runs once, so the copy is
-        // the task once this call has claimed the entry, after it made the copy.
+        // SAFETY: 1. The entry is the engine's, and marked. 2. The timeout runs once, so the copy
+        // is the task once this call has claimed the entry, after it made the copy.
         unsafe {
             *place = entry.copy_task();
             let deadline = match entry.state.claim(seen, now) {
@@ -108,8 +108,8 @@ impl Seen<is::Marked> {
 /// later deadline, or has just changed. If it was cancelled, a queue has it from here on, or the
 /// producer whose tombstone it is.
 impl<'w> CameUp<'w> {
-    /// Marks the timeout if it is due by `now`, and then [claims](Seen::claim) it. While its task is
-    /// copied, it must not become a tombstone, and then another timeout. It is not a sleeping
+    /// Marks the timeout if it is due by `now`, and then [claims](Seen::claim) it. While its task
+    /// is copied, it must not become a tombstone, and then another timeout. It is not a sleeping
     /// future's.
     #[inline(always)]
     pub(crate) fn take<'p>(

@@ -220,8 +220,8 @@ impl Tomb {
         self.0 == handle.address()
     }
 
-    /// Puts work in, and makes the entry pending again. Returns its address if it is still where
-    /// it was, in the inbox or in a slot. If QUEUED is the caller's then, `push` pushes the entry to
+    /// Puts work in, and makes the entry pending again. Returns its address if it is still where it
+    /// was, in the inbox or in a slot. If QUEUED is the caller's then, `push` pushes the entry to
     /// the moved queue of its shard. If the engine has given the entry up, this returns it armed,
     /// and the caller pushes it.
     #[inline]

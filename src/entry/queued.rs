@@ -8,8 +8,8 @@ use super::held::Sole;
 use super::list::{Stacked, Token};
 use super::{Entry, Handle, Link, Linked, Popped};
 
-/// The ownership QUEUED of an entry, on its way into a side queue of its shard. The handle, if there
-/// is one, is held until it is in, or was refused.
+/// The ownership QUEUED of an entry, on its way into a side queue of its shard. The handle, if
+/// there is one, is held until it is in, or was refused.
 #[derive(Debug)]
 #[must_use = "the worker is not told if it goes into no queue"]
 #[repr(transparent)]

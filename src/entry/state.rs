@@ -25,11 +25,12 @@
 //!   worker or the runner will look at the word. If it is set, the caller has to queue the entry,
 //!   unless it is queued already.
 //! * **BATCHED**: the worker has found the entry due, and has marked it for its run, or for that of
-//!   a batch ([`State::mark`]). It is pending, and not LINKED, so a cancel or a reset changes the word alone: the thread that runs the
-//!   batch looks at it. If the deadline is a later one by then, that thread pushes the entry to the
-//!   inbox again. BATCHED stays set then, so that a cancelled entry does not become a tombstone: it
-//!   may not have been pushed yet. Entries of which the engine is the only owner are handed over
-//!   unmarked. What a shutdown has withdrawn is marked too.
+//!   a batch ([`State::mark`]). It is pending, and not LINKED, so a cancel or a reset changes the
+//!   word alone: the thread that runs the batch looks at it. If the deadline is a later one by
+//!   then, that thread pushes the entry to the inbox again. BATCHED stays set then, so that a
+//!   cancelled entry does not become a tombstone: it may not have been pushed yet. Entries of which
+//!   the engine is the only owner are handed over unmarked. What a shutdown has withdrawn is marked
+//!   too.
 //! * **WAKER**: the task is the waker of a sleeping future. The bit never changes while the entry
 //!   is in use.
 //! * **SERIES**: the timeout is periodic. Its entry does not end with EXPIRED: that phase means
@@ -407,8 +408,8 @@ impl State {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).ok().map(Snapshot)
     }
 
-    /// Gives up the engine's ownership, after the phase has left PENDING. The entry is in no slot any
-    /// more.
+    /// Gives up the engine's ownership, after the phase has left PENDING. The entry is in no slot
+    /// any more.
     #[inline]
     pub(crate) fn engine_lets_go(&self) -> EngineGone {
         // Acquire, both: pairs with the release of the owner that gave the entry up last.

@@ -89,8 +89,8 @@ fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
 
 /// Invariant: what it leaves in a slot may be armed again, for a later deadline and for an earlier
 /// one, while the slot comes up.
-/// Legal ends: revived where it was; moved to an earlier slot; pushed anew, as the slot had come up;
-/// or the first has run.
+/// Legal ends: revived where it was; moved to an earlier slot; pushed anew, if the slot came up; or
+/// the first has run.
 #[test]
 fn an_entry_that_was_given_up_in_its_slot_is_used_again_while_that_comes_up() {
     for delay in [1, 6] {

@@ -62,8 +62,8 @@ fn let_go(entry: &Entry, reuse: &impl Fn(&Entry)) -> bool {
     }
 }
 
-/// Ends the wait by `end`, which looks again if the word has changed since its look. Returns whether
-/// it did.
+/// Ends the wait by `end`, which looks again if the word has changed since its look. Returns
+/// whether it did.
 fn ends_wait(entry: &Entry, end: impl Fn(&State, Snapshot) -> Expire) -> bool {
     loop {
         match end(&entry.state, entry.state.load()) {

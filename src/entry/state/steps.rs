@@ -106,8 +106,8 @@ const fn is_in_place(word: u64, phase: u64) -> bool {
 
 impl State {
     /// Returns the word, if the handle may be [given up](Self::give_up) in one step: it is pending
-    /// and the step `cancels` it, or was cancelled before; it is not periodic, and only the caller's
-    /// handle and the engine own it.
+    /// and the step `cancels` it, or was cancelled before; it is not periodic, and only the
+    /// caller's handle and the engine own it.
     #[inline]
     pub(in crate::entry) fn may_be_given_up(&self, cancels: bool) -> Option<Snapshot> {
         // Acquire: if it was cancelled, the caller sees what the canceller did to the entry.
