@@ -72,6 +72,31 @@ fn handles_that_are_dropped_race_the_expiry() {
     }
 }
 
+/// Some while their slot comes up: the next timeout then takes the entry over, or finds it gone.
+#[test]
+fn timeouts_that_are_given_up_in_their_slots_race_the_worker() {
+    const LEN: usize = few(24, 200);
+    for (seed, builder) in seeds().flat_map(|seed| with_workers().map(move |builder| (seed, builder))) {
+        let timer = builder.build().expect("the options make sense");
+        let (ledger, mut random) = (Ledger::new(LEN), Random::new(seed));
+        let (mut kept, mut cancelled) = (Vec::new(), 0);
+        for id in 0..LEN {
+            let delay = Duration::from_micros(random.next() % 3_000);
+            let task = ledger.task(id);
+            kept.push(timer.schedule(delay, task).expect("accepted"));
+            if random.below(3) == 0 {
+                // The worker links what there is, or is about to run it.
+                thread::sleep(Duration::from_micros(random.next() % 1_500));
+            }
+            if random.below(4) > 0 {
+                cancelled += usize::from(kept.swap_remove(random.below(kept.len())).cancel_owned());
+            }
+        }
+        drop(kept);
+        assert_all_end(timer, &ledger, cancelled, LEN);
+    }
+}
+
 #[test]
 fn entries_go_round_between_a_thread_that_schedules_and_one_that_cancels() {
     const LEN: usize = few(40, 2_000);
