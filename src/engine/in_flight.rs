@@ -60,17 +60,10 @@ impl InFlight {
         self.running.load(Ordering::Relaxed) > 0
     }
 
-    /// Blocks until no batch is under way. Calls `help` now and then: a batch may need a thread.
-    pub(crate) fn wait(&self, help: impl FnMut()) {
-        self.wait_for(&self.under_way, help);
-    }
-
-    /// Blocks until no batch is running. Batches that wait in an executor don't count.
-    pub(crate) fn wait_for_running(&self, help: impl FnMut()) {
-        self.wait_for(&self.running, help);
-    }
-
-    fn wait_for(&self, batches: &AtomicUsize, mut help: impl FnMut()) {
+    /// Blocks until no batch is under way. With `only_running` those that wait in an executor don't
+    /// count. Calls `help` now and then: a batch may need a thread.
+    pub(crate) fn wait(&self, only_running: bool, mut help: impl FnMut()) {
+        let batches = if only_running { &self.running } else { &self.under_way };
         *lock(&self.waiters) += 1;
         loop {
             let waiters = lock(&self.waiters);
@@ -112,12 +105,12 @@ mod tests {
         in_flight.begin();
         in_flight.run();
         in_flight.end();
-        in_flight.wait_for_running(|| ());
+        in_flight.wait(true, || ());
         let ends = || {
             in_flight.run();
             in_flight.end();
         };
-        assert_eq!(comes_back(|| in_flight.wait(|| ()), ends), [false, true]);
+        assert_eq!(comes_back(|| in_flight.wait(false, || ()), ends), [false, true]);
     }
 
     #[test]
@@ -126,10 +119,10 @@ mod tests {
         in_flight.begin();
         in_flight.begin();
         in_flight.run();
-        assert_eq!(comes_back(|| in_flight.wait_for_running(|| ()), || in_flight.end()), [false, true]);
+        assert_eq!(comes_back(|| in_flight.wait(true, || ()), || in_flight.end()), [false, true]);
         // Once more: nobody waits now, and then a thread waits again.
         in_flight.run();
-        assert_eq!(comes_back(|| in_flight.wait_for_running(|| ()), || in_flight.end()), [false, true]);
+        assert_eq!(comes_back(|| in_flight.wait(true, || ()), || in_flight.end()), [false, true]);
         assert_eq!(*lock(&in_flight.waiters), 0, "no thread waits, so no notification costs a system call");
     }
 }

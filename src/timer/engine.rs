@@ -95,12 +95,8 @@ impl Engine {
         let executor = lock(&self.executor).take();
         // The workers have ended, so nobody else finds help for a batch.
         let help = || _ = executor.as_ref().map(Chosen::find_help);
-        if is_in_a_task {
-            // A batch that waits in an executor may wait for the task's thread.
-            self.shared.in_flight.wait_for_running(help);
-        } else {
-            self.shared.in_flight.wait(help);
-        }
+        // A batch that waits in an executor may wait for the task's thread.
+        self.shared.in_flight.wait(is_in_a_task, help);
         self.hand_back(UnfiredList::take(&self.shared))
     }
 
@@ -308,7 +304,7 @@ impl Follower for Engine {
         self.started().for_each(|remote| remote.request_turn_and_wait());
         if let Runner::Workers(_) = &self.runner {
             // The workers find help.
-            self.shared.in_flight.wait(|| ());
+            self.shared.in_flight.wait(false, || ());
         }
         true
     }

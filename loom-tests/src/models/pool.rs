@@ -56,7 +56,7 @@ fn every_batch_runs_however_many_threads_are_idle() {
             let pool = ThreadPool::new(threads);
             let mut sink = sink_of(&pool);
             batches.into_iter().for_each(|batch| sink.accept(batch));
-            bare.shared.in_flight.wait(|| ());
+            bare.shared.in_flight.wait(false, || ());
             ledger.assert_closed(2);
         });
     }
@@ -74,7 +74,7 @@ fn two_batches_that_end_at_once_wake_the_waiter() {
             bare.shared.in_flight.run();
         }
         let ends = [bare.clone(), bare.clone()].map(|bare| thread::spawn(move || bare.shared.in_flight.end()));
-        bare.shared.in_flight.wait(|| ());
+        bare.shared.in_flight.wait(false, || ());
         assert!(!bare.shared.in_flight.is_running());
         ends.into_iter().for_each(|end| end.join().expect("no panic"));
     });
@@ -90,7 +90,7 @@ fn a_thread_that_falls_asleep_is_called() {
         let mut sink = sink_of(&pool);
         for (n, batch) in batches.into_iter().enumerate() {
             sink.accept(batch);
-            bare.shared.in_flight.wait(|| ());
+            bare.shared.in_flight.wait(false, || ());
             assert_eq!(ledger.ran(), n + 1);
         }
         drop((pool, sink));
@@ -113,7 +113,7 @@ fn two_workers_share_a_pool() {
             })
             .collect();
         workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
-        bare.shared.in_flight.wait(|| ());
+        bare.shared.in_flight.wait(false, || ());
         ledger.assert_closed(2);
         drop(pool);
     });
@@ -130,7 +130,7 @@ fn batches_left_in_a_dropped_pool_run() {
         let mut sink = sink_of(&pool);
         batches.into_iter().for_each(|batch| sink.accept(batch));
         drop((pool, sink));
-        bare.shared.in_flight.wait(|| ());
+        bare.shared.in_flight.wait(false, || ());
         ledger.assert_closed(2);
     });
 }
@@ -147,8 +147,8 @@ fn two_kinds_of_waiters_are_told_of_the_end() {
         batches.into_iter().for_each(|batch| sink.accept(batch));
         drop((pool, sink));
         let theirs = bare.clone();
-        let other = thread::spawn(move || theirs.shared.in_flight.wait_for_running(|| ()));
-        bare.shared.in_flight.wait(|| ());
+        let other = thread::spawn(move || theirs.shared.in_flight.wait(true, || ()));
+        bare.shared.in_flight.wait(false, || ());
         ledger.assert_closed(2);
         other.join().expect("no panic");
     });
@@ -165,7 +165,7 @@ fn a_wait_includes_what_another_thread_has_taken_over() {
         let pool = ThreadPool::new(2);
         sink_of(&pool).accept(one_batch(&bare, &mut shard));
         pool.find_help();
-        bare.shared.in_flight.wait(|| ());
+        bare.shared.in_flight.wait(false, || ());
         ledger.assert_closed(2);
     });
 }
@@ -181,7 +181,7 @@ fn a_task_may_wait_for_one_behind_it_in_its_batch() {
         sink_of(&pool).accept(one_batch(&bare, &mut shard));
         begun.wait();
         assert_eq!(pool.find_help(), Help::Called, "the second one waits");
-        bare.shared.in_flight.wait(|| ());
+        bare.shared.in_flight.wait(false, || ());
         ledger.assert_closed(2);
     });
 }
@@ -204,7 +204,7 @@ fn a_thread_that_gets_free_takes_what_waits_behind_another() {
         };
         assert!(bare.push(bare.arm_task(Subtick::ZERO, false, after_it_has_begun)));
         sink.accept(one_batch(&bare, &mut shard));
-        bare.shared.in_flight.wait(|| ());
+        bare.shared.in_flight.wait(false, || ());
         ledger.assert_closed(3);
     });
 }
