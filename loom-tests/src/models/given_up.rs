@@ -150,6 +150,7 @@ fn a_handle_that_ends_leaves_the_links_of_a_side_queue_alone() {
         check(2, move |ledger| {
             let (timer, mut driver, clock) = driven(|b| b.capacity(2));
             let [first, second] = [(); 2].map(|()| timer.schedule(ticks(9), ledger.task()).expect("open"));
+            with_tombstones_in_slots(&first);
             driver.turn();
             assert!(first.reset(ticks(5)) && second.reset(ticks(5)));
             let mut driver = turn_meanwhile(driver, &clock, 2 - usize::from(cancels), || {
