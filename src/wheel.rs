@@ -37,12 +37,12 @@ pub(crate) enum Took<'w> {
 /// What the entries' words say to the wheel.
 #[derive(Debug)]
 struct Entries {
-    /// Whether periodic timeouts never come up again.
+    /// Whether periodic timeouts never come up again, and tombstones do at once.
     keeps_series_back: bool,
 }
 
-/// The same, but only what is pending has a deadline.
-struct Pending<'a>(&'a Entries);
+/// Only what is pending has a deadline.
+struct Pending;
 
 impl Items for Entries {
     type Item = Linked;
@@ -50,10 +50,11 @@ impl Items for Entries {
     #[inline]
     fn deadline(&self, entry: Linked) -> u64 {
         let seen = entry.snapshot();
-        if self.keeps_series_back && seen.kind() == Kind::Series {
-            return NEVER;
+        match () {
+            () if self.keeps_series_back && seen.kind() == Kind::Series => NEVER,
+            () if self.keeps_series_back && seen.is_tombstone() => 0,
+            () => as_tick(seen.deadline()),
         }
-        as_tick(seen.deadline())
     }
 
     #[inline]
@@ -68,11 +69,12 @@ impl Items for Entries {
     }
 }
 
-impl Items for Pending<'_> {
+impl Items for Pending {
     type Item = Linked;
 
     fn deadline(&self, entry: Linked) -> u64 {
-        if entry.snapshot().is_pending() { self.0.deadline(entry) } else { NEVER }
+        let seen = entry.snapshot();
+        if seen.is_pending() { as_tick(seen.deadline()) } else { NEVER }
     }
 
     fn placed(&mut self, _: Linked, _: Place) {
@@ -217,13 +219,14 @@ impl Wheel {
     }
 
     /// Returns the earliest deadline that a pending entry has by its own word, or
-    /// [`Subtick::NEVER`] if there is none that comes up.
+    /// [`Subtick::NEVER`] if there is none.
     pub(crate) fn earliest(&self) -> Subtick {
-        self.slots.earliest(&Pending(&self.entries)).map_or(Subtick::NEVER, Subtick::new)
+        self.slots.earliest(&Pending).map_or(Subtick::NEVER, Subtick::new)
     }
 
-    /// Keeps periodic timeouts back from now on: those in the wheel never come up again. Returns
-    /// false if it was called before.
+    /// Keeps periodic timeouts back from now on: those in the wheel never come up again. A drain
+    /// waits for none of them, nor for tombstones, which come up at once. Returns false if it was
+    /// called before.
     #[cold]
     pub(crate) fn keep_series_back(&mut self) -> bool {
         if std::mem::replace(&mut self.has_kept_back, true) {

@@ -161,14 +161,6 @@ impl Core {
         }
     }
 
-    /// Returns whether nothing is left that comes up, but for tombstones.
-    pub(crate) fn is_drained(&self, shared: &SharedRef) -> bool {
-        self.inbox.is_empty()
-            && self.cancelled.is_empty()
-            && self.moved.is_empty()
-            && self.earliest(shared) == Subtick::NEVER
-    }
-
     /// Returns when to turn the shard next if the timeouts of a tick are to run together: when the
     /// last is due of those in the tick of the first. What is due, or was when it arrived, waits
     /// for none, nor does anything by a clock of the user's.

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use super::list::Token;
 use super::task::Work;
-use super::{ArmFlags, Armed, Cancel, Entry, HandleGone, Home, Queued, Reset, Revival, Snapshot, Sole};
+use super::{ArmFlags, Armed, Cancel, Entry, HandleGone, Home, Queued, Reset, Snapshot, Sole};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -220,34 +220,42 @@ impl Tomb {
         self.0 == handle.address()
     }
 
-    /// Puts work in, and makes the entry pending again. Returns its address if it is still where it
-    /// was, in the inbox or in a slot. If QUEUED is the caller's then, `push` pushes the entry to
-    /// the moved queue of its shard. If the engine has given the entry up, this returns it armed,
-    /// and the caller pushes it.
+    /// Returns it, unless it is in a slot that comes up after this deadline. Then `push` pushes the
+    /// entry to the cancelled queue of its shard. It might be moved to an earlier slot, but would
+    /// overtake there what its thread has scheduled before.
+    #[inline]
+    pub(crate) fn for_deadline(self, deadline: Subtick, push: impl FnOnce(Queued<'_>)) -> Option<Self> {
+        let state = &self.entry().state;
+        if !state.comes_up_after(deadline) || !state.abandon() {
+            return Some(self);
+        }
+        // SAFETY: the step has set QUEUED. There is no handle, and nobody frees the entry before
+        // QUEUED has gone.
+        push(unsafe { Queued::new(self.0) });
+        None
+    }
+
+    /// Puts work in, and makes the entry pending again. It is [for this
+    /// deadline](Self::for_deadline). Returns its address if it is still where it was, in the inbox
+    /// or in a slot. Otherwise the engine has given the entry up: then it is armed, and the caller
+    /// pushes it.
     #[inline]
     pub(crate) fn revive<W: Work>(
         self,
         work: W,
         deadline: Subtick,
         owners: ArmFlags,
-        push: impl FnOnce(Queued<'_>),
     ) -> Result<NonNull<Entry>, Armed<W>> {
         let flags = owners.and(W::FLAGS);
         let entry = self.entry();
         entry.fill(None, work);
-        match entry.state.revive(deadline, flags) {
-            Revival::InPlace => {}
-            // SAFETY: the step has set QUEUED. The caller has the handle, or there is none: then
-            // nobody frees the entry before QUEUED has gone.
-            Revival::Queued => push(unsafe { Queued::new(self.0) }),
-            Revival::Gone => {
-                entry.state.arm(deadline, flags);
-                // The engine has let go of it, so it was this thread's alone. It was just armed,
-                // and is in no list.
-                return Err(Armed::of(self.0));
-            }
+        if entry.state.revive(deadline, flags) {
+            return Ok(self.0);
         }
-        Ok(self.0)
+        entry.state.arm(deadline, flags);
+        // The engine has let go of it, so it was this thread's alone. It was just armed, and is in
+        // no list.
+        Err(Armed::of(self.0))
     }
 
     /// Puts it before others, through which a list of them is linked. It then stands for the list.

@@ -35,7 +35,7 @@ pub(crate) use handle::{Handle, Tomb};
 pub(crate) use held::{Armed, EndedEarly, FromSlot, Held, Marked, Owned, Running, Sole, Won};
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::{Chain, Part, Stacked, Token};
-pub(crate) use outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset, Revival};
+pub(crate) use outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset};
 pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;
 pub(crate) use series::{Schedule, Series};

@@ -32,18 +32,6 @@ pub(crate) enum Reset {
     EarlierQueued,
 }
 
-/// Where a tombstone was that a producer has armed again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Revival {
-    /// The worker finds it there, before the new deadline.
-    InPlace,
-    /// In a slot that comes up too late. QUEUED is the caller's, who has to push the entry to the
-    /// moved queue.
-    Queued,
-    /// The engine has given the entry up: it is the caller's alone, and free.
-    Gone,
-}
-
 /// What kind of timeout an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -169,6 +169,12 @@ impl Snapshot {
         is_changing(self.0)
     }
 
+    /// Returns whether it was of no timeout, but a producer's, which may revive it.
+    #[inline]
+    pub(crate) fn is_tombstone(self) -> bool {
+        is_tombstone(self.0)
+    }
+
     /// Returns whether the worker had linked it.
     #[inline]
     pub(crate) fn is_linked(self) -> bool {

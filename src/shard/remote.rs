@@ -296,14 +296,6 @@ impl Remote {
         }
     }
 
-    /// The same for a tombstone that was revived for an earlier deadline. Nobody else can reset it
-    /// yet.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn push_revived(&self, entry: Queued<'_>, deadline: Subtick, timeline: &Timeline) {
-        self.push_moved(entry, || deadline, timeline);
-    }
-
     /// Asks the worker to give unused cells of its wheel back in its next turn. Wakes it for that,
     /// unless it is about to fall asleep: then it does it when it wakes.
     pub(crate) fn ask_for_shrink(&self) {

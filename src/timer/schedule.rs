@@ -9,7 +9,7 @@ use super::Timer;
 use super::error::{Refusal, ScheduleError};
 use super::timeout::Timeout;
 use crate::engine::Shared;
-use crate::entry::{ArmFlags, Armed, Chain, Entry, Schedule, Series, Sole, Work};
+use crate::entry::{ArmFlags, Armed, Chain, Entry, Schedule, Series, Sole, Tomb, Work};
 use crate::shard::Remote;
 use crate::thread::Local;
 use crate::time::{Subtick, Timeline};
@@ -197,10 +197,10 @@ impl<'a> Shard<'a> {
             return Err(self.refuse(mine, 1, Refusal::Full, work));
         }
         let scheduled = &shared.counts_of(mine, remote).scheduled;
-        let armed = match mine.take_tombstone(remote) {
-            Some(tombstone) => match tombstone.revive(work, deadline, flags, |entry| {
-                remote.push_revived(entry, deadline, shared.timeline());
-            }) {
+        let fit = |tombstone: Tomb| tombstone.for_deadline(deadline, |entry| remote.push_cancelled(entry));
+        let tombstone = mine.take_tombstone(remote).and_then(fit);
+        let armed = match tombstone {
+            Some(tombstone) => match tombstone.revive(work, deadline, flags) {
                 Ok(entry) => {
                     remote.wake_for_revived(deadline, shared.timeline());
                     scheduled.add(1);

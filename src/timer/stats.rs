@@ -75,7 +75,8 @@ pub struct Stats {
     pub caller_ran: u64,
     /// Resets that returned true.
     pub reset: u64,
-    /// Timeouts that the worker linked again because a reset had moved their deadline.
+    /// Timeouts that the worker linked again, because a reset had moved their deadline, or because
+    /// they had taken over the entry of another in its slot.
     pub relinked: u64,
     /// Timeouts that a cascade moved from a level of the wheel to a lower one.
     pub cascaded: u64,

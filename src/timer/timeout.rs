@@ -145,11 +145,14 @@ impl Timeout {
     /// Cancels the timeout, as [`cancel`](Self::cancel) does, and drops the handle.
     ///
     /// Both are one compare-and-swap, as a rule, and tell the worker nothing: the next timeout that
-    /// the thread schedules takes over what this one leaves. So this is the cheapest way to end a
-    /// timeout. It takes more if the thread has ended 64 others since it scheduled one, on another
-    /// thread's shard, for periodic timeouts, and in an engine with a limit on pending timeouts; in
-    /// a driven engine, once the driver has seen the timeout. The drop of a
-    /// [`TimeoutGuard`](crate::TimeoutGuard) is the same.
+    /// the thread schedules takes over what this one leaves, unless its deadline is an earlier one.
+    /// So this is the cheapest way to end a timeout.
+    ///
+    /// It takes more if the thread has ended 64 others since it scheduled one; on another thread's
+    /// shard; for a periodic timeout, or one that waits for a thread, or was just reset to an
+    /// earlier deadline; in an engine with a limit on pending timeouts; and in a driven engine,
+    /// once the driver has seen the timeout. The drop of a [`TimeoutGuard`](crate::TimeoutGuard) is
+    /// the same.
     ///
     /// ```
     /// use std::time::Duration;

@@ -131,8 +131,8 @@ impl Timer {
     /// after a spike.
     ///
     /// Memory goes back by pages, usually of 64 timeouts. A page stays as long as one of its
-    /// timeouts is pending, or has a handle, or is one of the free entries that each thread keeps
-    /// (up to 192, and a worker 128 more). Memory that
+    /// timeouts is pending, or has a handle, or is one of the entries that each thread keeps: up to
+    /// 192 free ones, a worker 128 more, and up to 64 that it has given up. Memory that
     /// [`Builder::capacity`](crate::Builder::capacity) reserved stays, too. The engine takes the
     /// memory again when it needs it. Timeouts that are scheduled during the call may take new
     /// memory.

@@ -227,7 +227,7 @@ impl Workers {
             return ControlFlow::Continue(());
         }
         // If the inbox is open, the command came after this turn had taken it.
-        let is_over = |until| remote.is_closed() && (until <= now || shard.is_drained(shared));
+        let is_over = |until| remote.is_closed() && (until <= now || shard.next_due(shared).is_none());
         if remote.drains_until().is_some_and(is_over) {
             return ControlFlow::Break(());
         }

@@ -170,3 +170,27 @@ fn a_shutdown_that_fires_what_is_left_runs_it_by_its_deadlines() {
         assert_eq!(order.take(), [4, 3, 0, 1, 2, 10, 12, 11], "{}", rig.kind);
     }
 }
+
+#[test]
+fn what_was_given_up_in_slots_changes_no_order_whatever_the_limits() {
+    for limit in [1, 2, 100_000] {
+        let mut rig = Rig::inline(Timer::builder().shards(1).expiry_limit(limit));
+        let order = Order::default();
+        let schedule = |timer: &Timer, delay| timer.schedule(delay, || unreachable!("given up")).expect("accepted");
+        let guards: Vec<_> = (0..6).map(|_| schedule(&rig.timer, 50 * MS).cancel_on_drop()).collect();
+        rig.settle();
+        // On the worker, which then finds all of it in its queues, and due.
+        let (timer, clock, tasks) = (rig.timer.clone(), rig.clock.clone(), order.clone());
+        let give_up_and_schedule = move || {
+            // The worker schedules on its shard from here on, and keeps tombstones of that.
+            timer.schedule_detached(HOUR, || ()).expect("accepted");
+            drop(guards);
+            (0..7).for_each(|n| timer.schedule_detached((n + 1) * MS, tasks.task(n as usize)).expect("accepted"));
+            clock.advance(20 * MS);
+        };
+        rig.timer.schedule_detached(MS, give_up_and_schedule).expect("accepted");
+        rig.advance(MS);
+        rig.advance(100 * MS);
+        assert!(order.take().into_iter().eq(0..7), "a limit of {limit}");
+    }
+}

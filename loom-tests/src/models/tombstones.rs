@@ -2,7 +2,9 @@
 //! timeout like any other, whatever the worker does to the cancelled one meanwhile.
 
 use super::check::check;
-use super::rig::{Ledger, Resting, driven, entries_in_use, shutdown_elsewhere, ticks, with_tombstones_in_slots};
+use super::rig::{
+    Ledger, Resting, assert_all_home, driven, entries_in_use, shutdown_elsewhere, ticks, with_tombstones_in_slots,
+};
 use crate::sync::thread;
 use crate::time::ManualClock;
 use crate::timer::{Driver, Shutdown, Timeout, Timer};
@@ -57,10 +59,11 @@ fn a_revived_entry_wakes_the_worker() {
     });
 }
 
-/// Invariant: this holds also if the tombstone is in a slot, which comes up after the new deadline.
-/// Legal end: the revived timeout has run.
+/// Invariant: this holds also if the tombstone is in a slot, which comes up after the new deadline:
+/// another entry is pushed.
+/// Legal end: the second timeout has run.
 #[test]
-fn an_entry_revived_in_its_slot_wakes_the_worker() {
+fn a_timeout_before_the_slot_of_a_tombstone_wakes_the_worker() {
     check(2, |ledger| {
         let (timer, mut driver, clock) = driven(|b| b.capacity(3));
         let first = schedule_into_a_slot(&timer, &mut driver, &ledger);
@@ -145,6 +148,28 @@ fn a_tombstone_is_revived_while_the_worker_turns() {
         assert_eq!(entries_in_use(&second), 1);
         assert!(second.is_pending() && second.cancel());
         driver.turn();
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a timeout that is revived in a slot can be cancelled there, and its entry comes back.
+/// Legal end: cancelled.
+#[test]
+fn a_timeout_that_was_revived_in_a_slot_is_cancelled_while_that_comes_up() {
+    check(3, |ledger| {
+        let (timer, mut driver, clock) = driven(|b| b.capacity(3));
+        let first = schedule_into_a_slot(&timer, &mut driver, &ledger);
+        assert!(first.cancel_owned());
+        let second = timer.schedule(ticks(10), ledger.task()).expect("open");
+        clock.advance(ticks(9));
+        let worker = thread::spawn(move || {
+            assert_eq!(driver.turn(), 0);
+            driver
+        });
+        assert!(second.cancel());
+        drop(second);
+        let mut driver = worker.join().expect("no panic");
+        assert_all_home(&timer, &mut driver);
         ledger.assert_closed(0);
     });
 }

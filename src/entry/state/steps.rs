@@ -6,7 +6,7 @@ use super::{
     ArmFlags, BATCHED, CANCELLED, ENGINE, EXPIRED, FLAGS, HANDLE, LINKED, MOVED, OWNERS, PENDING, PHASE, QUEUED,
     SERIES, Snapshot, State, WAKER, deadline_in, ended_in, is_tombstone, pack, phase_of,
 };
-use crate::entry::outcome::{Expire, Kind, Revival};
+use crate::entry::outcome::{Expire, Kind};
 use crate::sync::Ordering;
 use crate::time::Subtick;
 
@@ -137,32 +137,35 @@ impl State {
     }
 
     /// Makes a tombstone pending again. The producer that owns it calls this, after it has put a
-    /// task in. As after a [reset](Self::reset), the worker finds the entry where it is, in the
-    /// inbox or in its slot, unless the slot comes up too late: then QUEUED is the caller's.
+    /// task in. Returns true if the entry is still where it was, in the inbox or in a slot that
+    /// does not [come up too late](Self::comes_up_after). Returns false if the engine has given the
+    /// entry up: then the producer alone owns it, and it is free.
     #[inline]
-    pub(in crate::entry) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> Revival {
-        // Acquire, in all: pairs with the release in `engine_lets_go`.
+    pub(in crate::entry) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
+        // Acquire, both: pairs with the release in `engine_lets_go`.
         let word = self.0.load(Ordering::Acquire);
-        debug_assert!(is_tombstone(word));
-        let armed = pack(deadline, PENDING | ENGINE | flags.0);
-        if word & LINKED != 0 {
-            return self.revive_linked(word, armed);
+        if word & ENGINE == 0 {
+            return false;
         }
+        debug_assert!(is_tombstone(word) && !self.comes_up_after(deadline));
+        let armed = pack(deadline, PENDING | ENGINE | (word & LINKED) | flags.0);
         // A strong exchange, no loop: only the engine changes a tombstone, by giving it up.
-        let is_revived =
-            word & ENGINE != 0 && self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if is_revived { Revival::InPlace } else { Revival::Gone }
+        self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    // Out of line: the registers that it takes would cost the others more than the call.
-    #[inline(never)]
-    fn revive_linked(&self, word: u64, armed: u64) -> Revival {
-        let is_earlier = deadline_in(armed) < deadline_in(word);
-        let armed = armed | LINKED | if is_earlier { QUEUED } else { 0 };
-        match self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) if is_earlier => Revival::Queued,
-            Ok(_) => Revival::InPlace,
-            Err(_) => Revival::Gone,
-        }
+    /// Returns whether a tombstone is in a slot that comes up after this deadline.
+    #[inline]
+    pub(in crate::entry) fn comes_up_after(&self, deadline: Subtick) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        word & LINKED != 0 && deadline < deadline_in(word)
+    }
+
+    /// Gives up a tombstone in a slot. The producer that owns it calls this. Returns true if QUEUED
+    /// is the caller's then, who has to push the entry to the cancelled queue. Returns false if the
+    /// engine has given the entry up before.
+    pub(in crate::entry) fn abandon(&self) -> bool {
+        let abandoned = |word| (word & LINKED != 0).then_some((word & !HANDLE) | CANCELLED | QUEUED);
+        // Acquire, also if it fails: pairs with the release in `engine_lets_go`.
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, abandoned).is_ok()
     }
 }

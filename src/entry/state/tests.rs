@@ -2,7 +2,6 @@
 //! written with names instead of bits.
 
 use super::*;
-use crate::entry::Revival;
 
 /// A word, taken apart. The bits' places are those of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,26 +284,28 @@ fn the_final_sweep_marks_entries_and_counts_handles_which_find_the_mark() {
 }
 
 #[test]
-fn a_tombstone_revives_where_it_is_and_is_queued_if_its_slot_comes_up_too_late() {
+fn a_tombstone_revives_where_it_is_or_is_abandoned_if_its_slot_comes_up_too_late() {
     // Without the engine, in the inbox, and in a slot.
     for flags in [0b100, 0b1100, 0b1_1100] {
+        let tombstone = || State(AtomicU64::new(10 << 10 | flags));
+        let was = Seen::of(10 << 10 | flags);
         for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::HANDLE.and(ArmFlags::SERIES)] {
-            for deadline in [9, 10, 11].map(Subtick::new) {
-                let state = State(AtomicU64::new(10 << 10 | flags));
-                let was = Seen::of(10 << 10 | flags);
-                let armed = State(AtomicU64::new(0));
-                armed.arm(deadline, with);
-                let armed = Seen { linked: was.linked, ..Seen::of(armed.0.into_inner()) };
-                let expected = match was {
-                    Seen { engine: false, .. } => (Revival::Gone, was),
-                    Seen { linked: true, .. } if deadline.get() < 10 => {
-                        (Revival::Queued, Seen { queued: true, ..armed })
-                    }
-                    _ => (Revival::InPlace, armed),
-                };
-                assert_eq!((state.revive(deadline, with), Seen::of(state.0.into_inner())), expected);
+            for deadline in [9, 10, 11] {
+                let (state, is_too_late) = (tombstone(), was.linked && deadline < 10);
+                assert_eq!(state.comes_up_after(Subtick::new(deadline)), is_too_late);
+                if !is_too_late {
+                    let armed = State(AtomicU64::new(0));
+                    armed.arm(Subtick::new(deadline), with);
+                    let armed = Seen { linked: was.linked, ..Seen::of(armed.0.into_inner()) };
+                    assert_eq!(state.revive(Subtick::new(deadline), with), was.engine);
+                    assert_eq!(Seen::of(state.0.into_inner()), if was.engine { armed } else { was });
+                }
             }
         }
+        let state = tombstone();
+        assert_eq!(state.abandon(), was.linked);
+        let abandoned = Seen { phase: 3, handle: false, queued: true, ..was };
+        assert_eq!(Seen::of(state.0.into_inner()), if was.linked { abandoned } else { was });
     }
 }
 
