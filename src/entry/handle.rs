@@ -229,6 +229,8 @@ impl Tomb {
         if !state.comes_up_after(deadline) || !state.abandon() {
             return Some(self);
         }
+        #[cfg(loom)]
+        self.set_in_use(true);
         // SAFETY: the step has set QUEUED. There is no handle, and nobody frees the entry before
         // QUEUED has gone.
         push(unsafe { Queued::new(self.0) });
