@@ -37,8 +37,8 @@ pub(crate) enum Took<'w> {
 /// What the entries' words say to the wheel.
 #[derive(Debug)]
 struct Entries {
-    /// Whether periodic timeouts never come up again, and tombstones do at once.
-    keeps_series_back: bool,
+    /// Periodic timeouts never come up again then, and tombstones do at once.
+    is_draining: bool,
 }
 
 /// Only what is pending has a deadline.
@@ -51,8 +51,8 @@ impl Items for Entries {
     fn deadline(&self, entry: Linked) -> u64 {
         let seen = entry.snapshot();
         match () {
-            () if self.keeps_series_back && seen.kind() == Kind::Series => NEVER,
-            () if self.keeps_series_back && seen.is_tombstone() => 0,
+            () if self.is_draining && seen.kind() == Kind::Series => NEVER,
+            () if self.is_draining && seen.is_tombstone() => 0,
             () => as_tick(seen.deadline()),
         }
     }
@@ -94,7 +94,7 @@ impl Wheel {
         let mut slots = tourbillon_wheel::Wheel::with_lowest(lowest, slots, levels).ok()?;
         // The spare block.
         slots.reserve(1).ok()?;
-        Some(Self { slots, entries: Entries { keeps_series_back: false }, has_kept_back: false, reserved: 0 })
+        Some(Self { slots, entries: Entries { is_draining: false }, has_kept_back: false, reserved: 0 })
     }
 
     /// Lets the parts of a cascade take a tenth of a tick at first. Moving 2,048 entries takes some
@@ -193,7 +193,7 @@ impl Wheel {
                 Took::Taken => return tourbillon_wheel::Take::Taken,
                 Took::Stays(stays) => stays,
                 Took::KeptBack(stays) => {
-                    entries.keeps_series_back = true;
+                    entries.is_draining = true;
                     stays
                 }
             };
@@ -232,7 +232,7 @@ impl Wheel {
         if std::mem::replace(&mut self.has_kept_back, true) {
             return false;
         }
-        self.entries.keeps_series_back = true;
+        self.entries.is_draining = true;
         self.slots.rescan();
         true
     }

@@ -264,7 +264,8 @@ mod tests {
             let subtick = scale.subtick_ns;
             prop_assert_eq!(subtick << scale.bits, scale.tick_ns);
             let last = MOST_NS / subtick * subtick;
-            for ns in [ns, ns >> shift, u64::MAX, MOST_NS, MOST_NS - subtick, last, last.saturating_sub(1), last + 1, 0] {
+            let around_last = [last.saturating_sub(1), last, last + 1];
+            for ns in [ns, ns >> shift, u64::MAX, MOST_NS, MOST_NS - subtick, 0].into_iter().chain(around_last) {
                 prop_assert_eq!(scale.subtick_at(ns).get(), ns.min(MOST_NS) / subtick);
                 let up = ns.div_ceil(subtick);
                 let comes = u128::from(up) * u128::from(subtick) < u128::from(MOST_NS);

@@ -49,13 +49,6 @@ fn a_cancel_that_owns_its_handle_drops_the_task_at_once_and_nothing_runs() {
     }
 }
 
-/// Schedules a timeout, and waits until the worker has linked it.
-fn schedule_and_link(timer: &Timer, delay: Duration) -> Timeout {
-    let timeout = timer.schedule(delay, || unreachable!("it is cancelled")).expect("accepted");
-    eventually("it is linked", || timer.stats().shards[0].linked == 1);
-    timeout
-}
-
 #[test]
 fn a_timeout_scheduled_after_one_that_was_given_up_in_its_slot_runs_once_and_on_time() {
     let nanosecond = Duration::from_nanos(1);
@@ -84,7 +77,9 @@ fn a_timeout_scheduled_after_one_that_was_given_up_in_its_slot_runs_once_and_on_
 #[test]
 fn a_drain_does_not_wait_for_what_was_given_up_in_its_slot() {
     let timer = Timer::builder().shards(1).executor(Inline).build().expect("built");
-    assert!(schedule_and_link(&timer, HOUR).cancel_owned());
+    let timeout = timer.schedule(HOUR, || unreachable!("it is cancelled")).expect("accepted");
+    eventually("it is linked", || timer.stats().shards[0].linked == 1);
+    assert!(timeout.cancel_owned());
     assert!(timer.shutdown_with(Shutdown::Drain(HOUR)).expect("the first").is_empty());
 }
 

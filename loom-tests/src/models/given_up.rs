@@ -21,22 +21,22 @@ fn fill(timer: &Timer, full: bool) {
     }
 }
 
-/// Schedules a timeout that would not take a tombstone's place.
-fn schedule(timer: &Timer, ledger: &Ledger, full: bool, delay: u32) -> Timeout {
-    let timeout = timer.schedule(ticks(delay), ledger.task()).expect("open");
-    fill(timer, full);
-    timeout
-}
-
-/// Invariant: a timeout that is cancelled and given up while the worker links and runs it has one
-/// outcome, and its task is dropped once, by who won.
+/// Invariant: a timeout that is cancelled and given up while the worker links it, or its slot comes
+/// up, and runs it has one outcome, and its task is dropped once, by who won. Its entry comes back,
+/// also if its thread has tombstones enough.
 /// Legal ends: cancelled in the inbox; cancelled where it was linked; run.
 #[test]
 fn a_timeout_that_is_given_up_while_the_worker_takes_it_has_one_outcome() {
-    for full in [false, true] {
+    for (full, is_linked) in [(false, false), (true, false), (false, true), (true, true)] {
         check(4, move |ledger| {
-            let (timer, mut driver, _clock) = driven(|b| b.capacity(4));
-            let timeout = schedule(&timer, &ledger, full, 0);
+            let (timer, mut driver, clock) = driven(|b| b.capacity(4));
+            let timeout = timer.schedule(ticks(1), ledger.task()).expect("open");
+            if is_linked {
+                with_tombstones_in_slots(&timeout);
+                driver.turn();
+            }
+            fill(&timer, full);
+            clock.advance(ticks(1));
             let worker = thread::spawn(move || {
                 let ran = driver.turn();
                 (ran, driver)
@@ -87,10 +87,9 @@ fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
     });
 }
 
-/// Invariant: what it leaves in a slot may be armed again, for a later deadline and for an earlier
-/// one, while the slot comes up.
-/// Legal ends: revived where it was; moved to an earlier slot; pushed anew, if the slot came up; or
-/// the first has run.
+/// Invariant: what it leaves in a slot may be armed again for a later deadline, and is collected
+/// for an earlier one, while the slot comes up. Legal ends: revived where it was; pushed anew, if
+/// the slot came up; another one was pushed; or the first has run.
 #[test]
 fn an_entry_that_was_given_up_in_its_slot_is_used_again_while_that_comes_up() {
     for delay in [1, 6] {
@@ -224,31 +223,6 @@ fn the_entry_of_a_sleep_is_given_up_and_used_again_while_it_rings() {
     }
 }
 
-/// Invariant: a timeout that is given up in its slot, while its thread has enough tombstones, is
-/// collected like any that was cancelled there.
-/// Legal end: its entry has come back.
-#[test]
-fn a_timeout_that_is_given_up_in_its_slot_is_collected_if_there_are_tombstones_enough() {
-    check(3, |ledger| {
-        let (timer, mut driver, clock) = driven(|b| b.capacity(4));
-        let timeout = timer.schedule(ticks(1), ledger.task()).expect("open");
-        with_tombstones_in_slots(&timeout);
-        driver.turn();
-        fill(&timer, true);
-        clock.advance(ticks(1));
-        let worker = thread::spawn(move || {
-            let ran = driver.turn();
-            (ran, driver)
-        });
-        let cancelled = timeout.cancel_owned();
-        let (ran, mut driver) = worker.join().expect("no panic");
-        assert_eq!(ran, usize::from(!cancelled));
-        driver.turn();
-        assert_all_home(&timer, &mut driver);
-        ledger.assert_closed(ran);
-    });
-}
-
 /// Invariant: the exchange is the last that the handle does to the engine's memory, and the engine
 /// does not wait for it.
 /// Legal ends: the engine frees everything; the handle does.
@@ -257,7 +231,8 @@ fn a_handle_that_is_given_up_may_outlive_its_engine() {
     for full in [false, true] {
         check(4, move |ledger| {
             let (timer, driver, _clock) = driven(|b| b.capacity(4));
-            let timeout = schedule(&timer, &ledger, full, 5);
+            let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
+            fill(&timer, full);
             let end = thread::spawn(move || {
                 drop(timer);
                 drop(driver);

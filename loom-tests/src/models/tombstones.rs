@@ -1,5 +1,5 @@
-//! Tombstones: a timeout that is armed in the entry of a cancelled one, still in the inbox, is a
-//! timeout like any other, whatever the worker does to the cancelled one meanwhile.
+//! Tombstones: a timeout that is armed in the entry of a cancelled one, still in the inbox or in
+//! its slot, is a timeout like any other, whatever the worker does to the cancelled one meanwhile.
 
 use super::check::check;
 use super::rig::{
@@ -194,8 +194,8 @@ fn a_revival_that_races_with_close_has_one_outcome() {
     }
 }
 
-/// Invariant: this holds also if the tombstone is in a slot, and if its new deadline is an earlier
-/// one.
+/// Invariant: this holds also if the tombstone is in a slot, and if that comes up too late for the
+/// timeout.
 /// Legal ends: as above.
 #[test]
 fn a_revival_in_a_slot_that_races_with_close_has_one_outcome() {
