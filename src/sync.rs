@@ -184,6 +184,14 @@ pub(crate) fn get_or_set<V>(place: &OnceLock<V>, make: impl FnOnce() -> V) -> &V
     })
 }
 
+/// What two sequentially consistent accesses one after the other are more than acquire and release.
+/// Loom knows that of fences alone, so in a model one stands between them.
+#[inline(always)]
+pub(crate) fn fence_of_models() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
 /// Asks the processor to fetch the cache line at `address`. The address need not be valid. The hint
 /// hides the latency of walking a list whose nodes another core has written.
 #[inline(always)]

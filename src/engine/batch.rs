@@ -162,7 +162,7 @@ fn run(entry: Marked, due_by: Subtick, may_go_back: bool, runs: &mut Runs<'_>) {
             runs.once(Some(deadline), task);
         }
         Ok(Claimed::Run(deadline, run)) => runs.periodic(deadline, run),
-        Err((entry, found)) => pass_over(entry, found, runs),
+        Err((entry, found)) => pass_over(entry, found, due_by, may_go_back, runs),
     }
 }
 
@@ -176,12 +176,15 @@ fn wake(entry: Won, runs: &mut Runs<'_>) {
 /// Does what is to be done with a timeout that could not be claimed.
 #[cold]
 #[inline(never)]
-pub(super) fn pass_over(entry: Marked, found: Expire, runs: &mut Runs<'_>) {
+fn pass_over(entry: Marked, found: Expire, due_by: Subtick, may_go_back: bool, runs: &mut Runs<'_>) {
     let Runs { shared, remote, .. } = *runs;
-    let Expire::NotBefore(_) = found else {
+    match found {
+        Expire::NotBefore(_) => {}
+        // Another thread was faster.
+        Expire::Changed => return run(entry, due_by, may_go_back, runs),
         // It was cancelled.
-        return shared.let_go(entry.into_owned());
-    };
+        _ => return shared.let_go(entry.into_owned()),
+    }
     // It was put off: from here on it is the worker's again.
     // SAFETY: `runs` has a reference to the engine.
     let Err(entry) = (unsafe { remote.push_again(entry, shared.timeline()) }) else { return };

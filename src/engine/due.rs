@@ -6,12 +6,12 @@
 //! thread that runs the batch ([`Batch::run`]). See
 //! `shard/README.md`, section 10.
 
-use super::batch::{Batch, Entries, MAX_BATCH, pass_over};
+use super::batch::{Batch, Entries, MAX_BATCH};
 use super::core::{Core, count_fired, end_sleep, give_back};
 use super::lifetime::SharedRef;
 use super::runs::Runs;
 use crate::arena::EntryCache;
-use crate::entry::{CameUp, Chain, Claimed, FromSlot, Kind, Marked, TaskPlace, Untaken, Won};
+use crate::entry::{CameUp, Chain, Claimed, Claims, FromSlot, Kind, Marked, TaskPlace, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::{Took, Wheel};
@@ -64,7 +64,13 @@ impl<'a> Due<'a> {
         let Self { wheel, now, budget, taken } = self;
         let Taken { shared, remote, .. } = *taken;
         let mut runs = Runs::begin(shared, remote);
-        wheel.expire(*now, budget, || !remote.wants_back(), |entry, due_by| taken.run(entry, due_by, &mut runs));
+        let claims = remote.claiming().begin();
+        wheel.expire(
+            *now,
+            budget,
+            || !remote.wants_back(),
+            |entry, due_by| taken.run(&claims, entry, due_by, &mut runs),
+        );
     }
 
     /// Hands all that is due to `sink`, in batches. `sink` must not panic: what is in a batch then
@@ -104,13 +110,13 @@ impl<'a> Due<'a> {
 
 impl Taken<'_> {
     #[inline(always)]
-    fn run<'w>(&mut self, entry: CameUp<'w>, due_by: Subtick, runs: &mut Runs<'_>) -> Took<'w> {
+    fn run<'w>(&mut self, claims: &Claims<'_>, entry: CameUp<'w>, due_by: Subtick, runs: &mut Runs<'_>) -> Took<'w> {
         let entry = match self.without_task(entry, due_by) {
             Ok(entry) => entry,
             Err(took) => return took,
         };
         let mut place = TaskPlace::uninit();
-        match entry.take(due_by, &mut place, |entry| give_back(self.free, self.shared, entry)) {
+        match entry.take(claims, due_by, &mut place, |entry| give_back(self.free, self.shared, entry)) {
             Ok(Claimed::Once(deadline, task)) => {
                 self.fired += 1;
                 // Before it runs, because a task that schedules must find the place under the limit
@@ -124,11 +130,7 @@ impl Taken<'_> {
                 runs.periodic(deadline, run);
                 Took::Taken
             }
-            Err(Untaken::Marked(entry, found)) => {
-                pass_over(entry, found, runs);
-                Took::Taken
-            }
-            Err(Untaken::InSlot(still)) => still.into(),
+            Err(still) => still.into(),
         }
     }
 

@@ -2,7 +2,49 @@
 
 use super::held::{FromSlot, Held, Marked, Owned, Running, Sole, Won, is};
 use super::{EngineGone, Expire, Kind, Snapshot, TaskInPlace, TaskPlace};
+use crate::sync::{AtomicU8, Ordering, fence_of_models};
 use crate::time::Subtick;
+
+/// Whether a worker is claiming timeouts of its slots. It copies the task of each before it knows
+/// that it has the timeout. So until it ends, no tombstone in a slot is revived.
+#[derive(Debug)]
+pub(crate) struct Claiming(AtomicU8);
+
+/// While it exists, the worker is claiming.
+#[derive(Debug)]
+pub(crate) struct Claims<'a>(&'a Claiming);
+
+impl Claiming {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU8::new(0))
+    }
+
+    /// Is called before the worker looks at what comes up.
+    pub(crate) fn begin(&self) -> Claims<'_> {
+        // Sequentially consistent, as are the looks at words that follow (`State::load`), and, of a
+        // producer, the exchange that leaves a tombstone (`State::give_up`) and the look at this
+        // before it is revived. So the producer sees this, or the worker sees the tombstone.
+        self.0.store(1, Ordering::SeqCst);
+        fence_of_models();
+        Claims(self)
+    }
+
+    /// Returns whether the worker may be copying the task of what is a tombstone in a slot by now.
+    /// Its producer calls this.
+    #[inline]
+    pub(crate) fn is_under_way(&self) -> bool {
+        fence_of_models();
+        // See `begin`. Acquire: pairs with the end, so that all copies were made before.
+        self.0.load(Ordering::SeqCst) != 0
+    }
+}
+
+impl Drop for Claims<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `is_under_way`.
+        self.0.0.store(0, Ordering::Release);
+    }
+}
 
 /// An entry, and its word as the engine has seen it.
 #[must_use = "the timeout is lost if no step takes it over"]
@@ -13,14 +55,6 @@ pub(crate) struct Seen<S> {
 
 /// What came up, as the worker has seen it.
 pub(crate) type CameUp<'w> = Seen<is::FromSlot<'w>>;
-
-/// A timeout that was not taken.
-pub(crate) enum Untaken<'w> {
-    /// It goes back to its slot. Or a queue, or a producer, has it.
-    InSlot(Option<FromSlot<'w>>),
-    /// It is marked, and out of its slot.
-    Marked(Marked, Expire),
-}
 
 /// A timeout that was claimed.
 pub(crate) enum Claimed<'a> {
@@ -47,13 +81,55 @@ impl<S> Seen<S> {
     pub(crate) fn into_held(self) -> Held<S> {
         self.entry
     }
-}
 
-impl Seen<is::Marked> {
     /// Claims the timeout if it is due by `now`. Gives the entry to `give_back` if nobody else owns
     /// it any more. It is not a sleeping future's.
     ///
     /// The task stays in `place`, where it is copied to: to move it would cost a second copy.
+    ///
+    /// # Safety
+    /// Since before this look at it the entry can't have become a tombstone and then another
+    /// timeout: it is marked, or its worker is [claiming](Claiming).
+    #[inline(always)]
+    unsafe fn claim_in_place(
+        self,
+        now: Subtick,
+        place: &mut TaskPlace,
+        give_back: impl FnOnce(Sole),
+    ) -> Result<Claimed<'_>, (Held<S>, Expire)> {
+        let Self { entry, seen } = self;
+        if seen.kind() != Kind::Once {
+            return Self { entry, seen }.begin_run(now);
+        }
+        // SAFETY: 1. The entry is the engine's, and pending, and nobody puts another task in. 2.
+        // The timeout runs once, so the copy is the task once this call has claimed the entry,
+        // after it made the copy.
+        unsafe {
+            let deadline = match entry.state.claim(seen, now, || *place = entry.copy_task()) {
+                Expire::Done(deadline) => deadline,
+                Expire::Alone(deadline) => {
+                    give_back(entry.becomes());
+                    deadline
+                }
+                other => return Err((entry, other)),
+            };
+            Ok(Claimed::Once(deadline, TaskInPlace::new(place)))
+        }
+    }
+
+    #[inline(never)]
+    fn begin_run<'a>(self, now: Subtick) -> Result<Claimed<'a>, (Held<S>, Expire)> {
+        assert_eq!(self.kind(), Kind::Series, "a future is not claimed, but expired");
+        match self.entry.state.begin_run(self.seen, now) {
+            Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, self.entry.becomes())),
+            other => Err((self.entry, other)),
+        }
+    }
+}
+
+impl Seen<is::Marked> {
+    /// Claims the timeout if it is due by `now`. Gives the entry to `give_back` if nobody else owns
+    /// it any more.
     #[inline(always)]
     pub(crate) fn claim(
         self,
@@ -61,46 +137,8 @@ impl Seen<is::Marked> {
         place: &mut TaskPlace,
         give_back: impl FnOnce(Sole),
     ) -> Result<Claimed<'_>, (Marked, Expire)> {
-        let Self { entry, seen } = self;
-        if seen.kind() != Kind::Once {
-            return Self { entry, seen }.begin_run(now);
-        }
-        // SAFETY: 1. The entry is the engine's, and marked. 2. The timeout runs once, so the copy
-        // is the task once this call has claimed the entry, after it made the copy.
-        unsafe {
-            *place = entry.copy_task();
-            let deadline = match entry.state.claim(seen, now) {
-                Expire::Done(deadline) => deadline,
-                Expire::Alone(deadline) => {
-                    give_back(entry.becomes());
-                    deadline
-                }
-                Expire::Changed => return Self::claim_again(entry, now, place, give_back),
-                other => return Err((entry, other)),
-            };
-            Ok(Claimed::Once(deadline, TaskInPlace::new(place)))
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn claim_again(
-        entry: Marked,
-        now: Subtick,
-        place: &mut TaskPlace,
-        give_back: impl FnOnce(Sole),
-    ) -> Result<Claimed<'_>, (Marked, Expire)> {
-        entry.look().claim(now, place, give_back)
-    }
-
-    #[inline(never)]
-    fn begin_run<'a>(self, now: Subtick) -> Result<Claimed<'a>, (Marked, Expire)> {
-        assert_eq!(self.kind(), Kind::Series, "a future is not claimed, but expired");
-        match self.entry.state.begin_run(self.seen, now) {
-            Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, self.entry.becomes())),
-            Expire::Changed => self.entry.look().begin_run(now),
-            other => Err((self.entry, other)),
-        }
+        // SAFETY: it is marked.
+        unsafe { self.claim_in_place(now, place, give_back) }
     }
 }
 
@@ -108,24 +146,18 @@ impl Seen<is::Marked> {
 /// later deadline, or has just changed. If it was cancelled, a queue has it from here on, or the
 /// producer whose tombstone it is.
 impl<'w> CameUp<'w> {
-    /// Marks the timeout if it is due by `now`, and then [claims](Seen::claim) it. While its task
-    /// is copied, it must not become a tombstone, and then another timeout. It is not a sleeping
-    /// future's.
+    /// Claims the timeout if it is due by `now`, as [`claim`](Seen::claim) does. `_claims` are
+    /// those of the worker, which began before the entry came up.
     #[inline(always)]
     pub(crate) fn take<'p>(
         self,
+        _claims: &Claims<'_>,
         now: Subtick,
         place: &'p mut TaskPlace,
         give_back: impl FnOnce(Sole),
-    ) -> Result<Claimed<'p>, Untaken<'w>> {
-        let Self { entry, seen } = self;
-        // Two calls, because the first needs no second look at what this one has seen.
-        let claimed = match entry.state.mark(seen, now) {
-            Expire::Alone(_) => Seen { entry: entry.becomes(), seen }.claim(now, place, give_back),
-            Expire::Done(_) => Marked::look(entry.becomes()).claim(now, place, give_back),
-            other => return Err(Untaken::InSlot(stays(entry, other))),
-        };
-        claimed.map_err(|(entry, found)| Untaken::Marked(entry, found))
+    ) -> Result<Claimed<'p>, Option<FromSlot<'w>>> {
+        // SAFETY: the worker is claiming: `Due::run` begins before it asks its wheel.
+        unsafe { self.claim_in_place(now, place, give_back) }.map_err(|(entry, found)| stays(entry, found))
     }
 
     /// Marks it for a batch if it is due. It stays pending. It is not a sleeping future's.

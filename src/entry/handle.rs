@@ -220,13 +220,18 @@ impl Tomb {
         self.0 == handle.address()
     }
 
-    /// Returns it, unless it is in a slot that comes up after this deadline. Then `push` pushes the
-    /// entry to the cancelled queue of its shard. It might be moved to an earlier slot, but would
-    /// overtake there what its thread has scheduled before.
+    /// Returns it, unless it is in a slot that comes up after this deadline, or whose worker is
+    /// claiming. Then `push` pushes the entry to the cancelled queue of its shard. It might be
+    /// moved to an earlier slot, but would overtake there what its thread has scheduled before.
     #[inline]
-    pub(crate) fn for_deadline(self, deadline: Subtick, push: impl FnOnce(Queued<'_>)) -> Option<Self> {
+    pub(crate) fn for_deadline(
+        self,
+        deadline: Subtick,
+        is_claiming: impl FnOnce() -> bool,
+        push: impl FnOnce(Queued<'_>),
+    ) -> Option<Self> {
         let state = &self.entry().state;
-        if !state.comes_up_after(deadline) || !state.abandon() {
+        if state.may_be_revived(deadline, is_claiming) || !state.abandon() {
             return Some(self);
         }
         #[cfg(loom)]

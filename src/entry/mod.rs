@@ -30,7 +30,7 @@ mod task;
 use std::ptr;
 use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, Claimed, Untaken};
+pub(crate) use came_up::{CameUp, Claimed, Claiming, Claims};
 pub(crate) use handle::{Handle, Tomb};
 pub(crate) use held::{Armed, EndedEarly, FromSlot, Held, Marked, Owned, Running, Sole, Won};
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
@@ -171,13 +171,15 @@ impl Entry {
     /// the step that takes the task can give an ownership up.
     ///
     /// # Safety
-    /// The caller holds the engine's ownership of a [marked](Marked) entry, or the handle of a
-    /// timeout that runs once. Or it took the entry out of PENDING.
+    /// The caller holds the engine's ownership of a pending entry that is [marked](Marked), or
+    /// whose worker is [claiming](Claiming), or the handle of a timeout that runs once. Or it took
+    /// the entry out of PENDING.
     #[inline]
     unsafe fn copy_task(&self) -> TaskPlace {
         // Other threads only read the body meanwhile. Whoever puts a task back into it, or arms the
         // entry anew, has the engine's ownership, or a tombstone, which a marked one does not
-        // become. If the timeout runs once, its handle keeps others from both, too.
+        // become, and which is not revived meanwhile if its worker is claiming. If the timeout runs
+        // once, its handle keeps others from both, too.
         // SAFETY: 1. The caller's entry was armed, so there is a table. 2. Both parts are of the
         // task in the entry, and one of the two copies is used.
         unsafe { TaskPlace::new(Task::from_parts(self.table_and_home.table().unwrap_unchecked(), self.captures.get())) }

@@ -24,8 +24,8 @@
 //!   or a reset to an earlier deadline, knows for certain what to do. If LINKED is not set, the
 //!   worker or the runner will look at the word. If it is set, the caller has to queue the entry,
 //!   unless it is queued already.
-//! * **BATCHED**: the worker has found the entry due, and has marked it for its run, or for that of
-//!   a batch ([`State::mark`]). It is pending, and not LINKED, so a cancel or a reset changes the
+//! * **BATCHED**: the worker has found the entry due, and has marked it for a batch
+//!   ([`State::mark`]). It is pending, and not LINKED, so a cancel or a reset changes the
 //!   word alone: the thread that runs the batch looks at it. If the deadline is a later one by
 //!   then, that thread pushes the entry to the inbox again. BATCHED stays set then, so that a
 //!   cancelled entry does not become a tombstone: it may not have been pushed yet. Entries of which
@@ -349,30 +349,38 @@ impl State {
     pub(crate) fn load(&self) -> Snapshot {
         // Acquire: a thread that sees an end sees what led to it. For the engine it pairs with the
         // release of the handle that has gone: if the engine is the only owner, the step that ends
-        // the wait does not look again.
-        Snapshot(self.0.load(Ordering::Acquire))
+        // the wait does not look again. Sequentially consistent for a worker that is claiming: see
+        // `Claiming::begin`.
+        Snapshot(self.0.load(Ordering::SeqCst))
     }
 
-    /// Marks a timeout that is due, by the worker. It stays pending.
+    /// Marks a timeout that is due for a batch, by the worker. It stays pending.
     #[inline]
     pub(crate) fn mark(&self, seen: Snapshot, now: Subtick) -> Expire {
-        self.end_wait(seen, now, |word| (word & !LINKED) | BATCHED, |_| {})
+        self.end_wait(seen, now, || {}, |word| (word & !LINKED) | BATCHED, |_| {})
     }
 
     /// PENDING → EXPIRED, by the thread that is about to run the task, if the deadline is not after
-    /// `now`. The engine gives the entry up in the same step, so the caller has
-    /// [copied the task](super::Entry::copy_task) before. The timeout runs once.
+    /// `now`. The engine gives the entry up in the same step, so `copy` [copies the
+    /// task](super::Entry::copy_task) just before it. The timeout runs once.
     #[inline]
-    pub(crate) fn claim(&self, seen: Snapshot, now: Subtick) -> Expire {
+    pub(crate) fn claim(&self, seen: Snapshot, now: Subtick, copy: impl FnOnce()) -> Expire {
         debug_assert_eq!(seen.kind(), Kind::Once);
-        self.end_wait(seen, now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| {})
+        self.end_wait(seen, now, copy, |word| (word & !(PHASE | ENGINE | LINKED)) | EXPIRED, |_| {})
     }
 
-    /// Ends the wait of a timeout that is due: by an exchange for the word that `ended` makes, or
-    /// by `alone` if the engine is the only owner. `seen` is what the caller has [seen](Self::load)
-    /// of the word since it holds the engine's ownership.
+    /// Ends the wait of a timeout that is due, after a call of `before`: by an exchange for the
+    /// word that `ended` makes, or by `alone` if the engine is the only owner. `seen` is what the
+    /// caller has [seen](Self::load) of the word since it holds the engine's ownership.
     #[inline(always)]
-    fn end_wait(&self, seen: Snapshot, now: Subtick, ended: impl Fn(u64) -> u64, alone: impl FnOnce(u64)) -> Expire {
+    fn end_wait(
+        &self,
+        seen: Snapshot,
+        now: Subtick,
+        before: impl FnOnce(),
+        ended: impl Fn(u64) -> u64,
+        alone: impl FnOnce(u64),
+    ) -> Expire {
         let Snapshot(word) = seen;
         if phase_of(word) != PENDING {
             return Expire::Cancelled;
@@ -380,6 +388,7 @@ impl State {
         if deadline_in(word) > now {
             return Expire::NotBefore(deadline_in(word));
         }
+        before();
         if is_engines_alone(word) {
             alone(word);
             return Expire::Alone(deadline_in(word));

@@ -12,7 +12,7 @@ use super::inbox::Inbox;
 use super::number::{Number, remote_of};
 use super::queue::{Pushed, SideQueue, WAKE_DEPTH};
 use crate::count::{CANNOT_START, Counters, Latenesses, Stall};
-use crate::entry::{Armed, Chain, Entry, Home, Marked, Queued, Token, Work};
+use crate::entry::{Armed, Chain, Claiming, Entry, Home, Marked, Queued, Token, Work};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, Shown};
 use crate::time::{Subtick, Timeline};
 
@@ -50,6 +50,7 @@ pub(crate) struct Remote {
     moved: CachePadded<SideQueue>,
     /// Whether the worker is to give unused cells of its wheel back.
     shrink: AtomicU8,
+    claiming: Claiming,
     /// When the worker will wake by itself, stored before it falls asleep. Only the
     /// worker writes it.
     wake_at: CachePadded<AtomicU64>,
@@ -126,6 +127,7 @@ impl Remote {
             cancelled: CachePadded::new(SideQueue::new()),
             moved: CachePadded::new(SideQueue::new()),
             shrink: AtomicU8::new(0),
+            claiming: Claiming::new(),
             wake_at: CachePadded::new(AtomicU64::new(Subtick::NEVER.get())),
             command: AtomicU64::new(0),
             turn_requested: AtomicU64::new(0),
@@ -284,6 +286,7 @@ impl Remote {
     /// ASLEEP, not on the caller's own. Meanwhile another thread may have reset the entry to a
     /// still earlier deadline. That thread saw that the entry was on its way, and pushed nothing.
     /// It woke the worker, which found nothing, because the entry was not in the queue yet.
+    #[inline(never)] // In a reset it is the rare case, and would cost the usual one registers.
     pub(crate) fn push_moved(&self, entry: Queued<'_>, deadline: impl FnOnce() -> Subtick, timeline: &Timeline) {
         assert!(self.is_home_of(entry.entry()), "an entry goes to its own shard");
         match self.moved.push(entry) {
@@ -307,6 +310,12 @@ impl Remote {
     /// Returns whether the worker has to give unused cells back, and takes the request.
     pub(crate) fn takes_shrink(&self) -> bool {
         self.shrink.load(Ordering::Relaxed) != 0 && self.shrink.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether the worker is claiming.
+    #[inline]
+    pub(crate) fn claiming(&self) -> &Claiming {
+        &self.claiming
     }
 
     /// Wakes the worker if it would sleep past `deadline`. In either case the worker sees what the

@@ -92,7 +92,7 @@ fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
 /// the slot came up; another one was pushed; or the first has run.
 #[test]
 fn an_entry_that_was_given_up_in_its_slot_is_used_again_while_that_comes_up() {
-    for delay in [1, 6] {
+    for (delay, is_moved) in [(1, false), (6, false), (6, true)] {
         check(3, move |ledger| {
             let (timer, mut driver, clock) = driven(|b| b.capacity(2));
             let first = timer.schedule(ticks(2), ledger.task()).expect("open");
@@ -105,6 +105,8 @@ fn an_entry_that_was_given_up_in_its_slot_is_used_again_while_that_comes_up() {
                 driver.turn();
                 driver
             });
+            // By the word it is not due any more, while the worker takes it for due.
+            let _ = is_moved && first.reset(ticks(5));
             let cancelled = first.cancel_owned();
             let second = timer.schedule(ticks(delay), both.task()).expect("open");
             let mut driver = worker.join().expect("no panic");

@@ -296,10 +296,9 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
 /// claim has won.
 fn claim(entry: &Entry, now: u64) -> (Expire, TaskPlace) {
     loop {
-        let seen = entry.state.load();
+        let mut copy = TaskPlace::uninit();
         // SAFETY: the engine owns the entry, which is marked.
-        let copy = unsafe { raw::copy_task(entry) };
-        match entry.state.claim(seen, tick(now)) {
+        match entry.state.claim(entry.state.load(), tick(now), || copy = unsafe { raw::copy_task(entry) }) {
             Expire::Changed => {}
             end => return (end, copy),
         }

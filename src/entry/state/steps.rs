@@ -31,7 +31,7 @@ impl State {
     pub(crate) fn begin_run(&self, seen: Snapshot, now: Subtick) -> Expire {
         debug_assert_eq!(seen.kind(), Kind::Series);
         let begun = |word| (word & !(PHASE | LINKED | BATCHED)) | EXPIRED;
-        self.end_wait(seen, now, begun, |word| self.0.store(begun(word), Ordering::Relaxed))
+        self.end_wait(seen, now, || {}, begun, |word| self.0.store(begun(word), Ordering::Relaxed))
     }
 
     /// EXPIRED → PENDING for a periodic timeout. Its runner calls this after it has put the task
@@ -77,7 +77,7 @@ impl State {
     #[inline]
     pub(crate) fn expire(&self, seen: Snapshot, now: Subtick) -> Expire {
         let expired = |word| ended_in(word, EXPIRED);
-        self.end_wait(seen, now, expired, |word| self.0.store(expired(word), Ordering::Relaxed))
+        self.end_wait(seen, now, || {}, expired, |word| self.0.store(expired(word), Ordering::Relaxed))
     }
 
     /// Begins to change the waker, which the future then may write. Returns false if the timeout is
@@ -132,14 +132,15 @@ impl State {
             false => (word & !HANDLE) | CANCELLED,
         };
         // A strong exchange, no loop: if it fails, the worker has just linked the entry, or taken
-        // it; or the engine has given the entry up, or a shutdown was faster.
-        self.0.compare_exchange(word, given_up, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        // it; or the engine has given the entry up, or a shutdown was faster. Sequentially
+        // consistent: see `Claiming::begin`.
+        self.0.compare_exchange(word, given_up, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes a tombstone pending again. The producer that owns it calls this, after it has put a
-    /// task in. Returns true if the entry is still where it was, in the inbox or in a slot that
-    /// does not [come up too late](Self::comes_up_after). Returns false if the engine has given the
-    /// entry up: then the producer alone owns it, and it is free.
+    /// Makes a tombstone pending again, which [may be](Self::may_be_revived). The producer that
+    /// owns it calls this, after it has put a task in. Returns true if the entry is still where it
+    /// was, in the inbox or in a slot. Returns false if the engine has given the entry up: then the
+    /// producer alone owns it, and it is free.
     #[inline]
     pub(in crate::entry) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
         // Acquire, both: pairs with the release in `engine_lets_go`.
@@ -147,17 +148,20 @@ impl State {
         if word & ENGINE == 0 {
             return false;
         }
-        debug_assert!(is_tombstone(word) && !self.comes_up_after(deadline));
+        debug_assert!(is_tombstone(word) && self.may_be_revived(deadline, || false));
         let armed = pack(deadline, PENDING | ENGINE | (word & LINKED) | flags.0);
         // A strong exchange, no loop: only the engine changes a tombstone, by giving it up.
         self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Returns whether a tombstone is in a slot that comes up after this deadline.
+    /// Returns whether a tombstone may be revived for this deadline where it is: in the inbox, or
+    /// in a slot that comes up no later, of a worker that is not claiming.
     #[inline]
-    pub(in crate::entry) fn comes_up_after(&self, deadline: Subtick) -> bool {
-        let word = self.0.load(Ordering::Relaxed);
-        word & LINKED != 0 && deadline < deadline_in(word)
+    pub(in crate::entry) fn may_be_revived(&self, deadline: Subtick, is_claiming: impl FnOnce() -> bool) -> bool {
+        // Acquire: pairs with the release in `engine_lets_go`. The worker may have copied the task
+        // before, without a claim.
+        let word = self.0.load(Ordering::Acquire);
+        word & LINKED == 0 || (deadline_in(word) <= deadline && !is_claiming())
     }
 
     /// Gives up a tombstone in a slot. The producer that owns it calls this. Returns true if QUEUED

@@ -220,7 +220,21 @@ fn what_is_due_is_expired_marked_or_claimed_once() {
     check(State::expire, Kind::Waker, |was, _| was.ended(2));
     check(State::begin_run, Kind::Series, |was, _| Seen { phase: 2, linked: false, batched: false, ..was });
     check(State::mark, Kind::Once, |was, alone| if alone { was } else { Seen { linked: false, batched: true, ..was } });
-    check(State::claim, Kind::Once, |was, alone| if alone { was } else { Seen { phase: 2, engine: false, ..was } });
+    check(
+        claim,
+        Kind::Once,
+        |was, alone| {
+            if alone { was } else { Seen { phase: 2, engine: false, linked: false, ..was } }
+        },
+    );
+}
+
+/// Claims the entry. The task is copied if it is due, and otherwise not looked at.
+fn claim(state: &State, seen: Snapshot, now: Subtick) -> Expire {
+    let mut is_copied = false;
+    let end = state.claim(seen, now, || is_copied = true);
+    assert_eq!(is_copied, !matches!(end, Expire::Cancelled | Expire::NotBefore(_)));
+    end
 }
 
 #[test]
@@ -292,7 +306,8 @@ fn a_tombstone_revives_where_it_is_or_is_abandoned_if_its_slot_comes_up_too_late
         for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::HANDLE.and(ArmFlags::SERIES)] {
             for deadline in [9, 10, 11] {
                 let (state, is_too_late) = (tombstone(), was.linked && deadline < 10);
-                assert_eq!(state.comes_up_after(Subtick::new(deadline)), is_too_late);
+                let may_be = |claiming| state.may_be_revived(Subtick::new(deadline), || claiming);
+                assert_eq!([may_be(false), may_be(true)], [!is_too_late, !was.linked]);
                 if !is_too_late {
                     let armed = State(AtomicU64::new(0));
                     armed.arm(Subtick::new(deadline), with);
@@ -314,7 +329,7 @@ fn what_has_changed_since_the_worker_looked_takes_another_look() {
     // A closure of deadline 10, as the worker has seen it, and a future of deadline 11.
     let (seen, now) = (10 << 10 | 0b1_1101, 11 << 10 | 0b10_0001_1101);
     let state = State(AtomicU64::new(now));
-    for end in [State::mark, State::claim, State::expire] {
+    for end in [State::mark, claim, State::expire] {
         assert_eq!(end(&state, Snapshot(seen), Subtick::new(50)), Expire::Changed);
     }
     assert_eq!(state.0.into_inner(), now);
