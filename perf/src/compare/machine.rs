@@ -8,6 +8,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use super::away;
 use crate::process;
 
 /// The machine, and the versions of what was compared.
@@ -19,6 +20,9 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) clock_source: String,
     pub(crate) transparent_huge_pages: String,
+    /// Milliseconds of a look at 1,600 pages: at once, and after a wait.
+    #[serde(default)]
+    pub(crate) page_looks_ms: [f64; 2],
     pub(crate) rustc: String,
     /// Of the repository that this program was built from, as it stands now.
     #[serde(default)]
@@ -44,7 +48,16 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { processor, cores, memory, kernel, rustc, commit, .. } = self;
         write!(f, "{processor}, {cores} cores, {memory}, Linux {kernel}, {rustc}; commit {commit}")?;
-        f.write_str(if self.debug_assertions { "; a build for debugging: no figure means anything" } else { "" })
+        f.write_str(if self.debug_assertions { "; a build for debugging: no figure means anything" } else { "" })?;
+        let [at_once, after_a_wait] = self.page_looks_ms;
+        // A page that has left the caches takes some 0.5 us.
+        if after_a_wait > at_once + 2.0 {
+            write!(
+                f,
+                "; its host takes memory away that waits: a look at 1,600 pages takes {after_a_wait:.1} ms after half a second, and {at_once:.1} at once"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -60,6 +73,7 @@ impl Machine {
             kernel: line("/proc/sys/kernel/osrelease"),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             transparent_huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
+            page_looks_ms: away::looks_ms(),
             rustc: answer("rustc", &["--version"]),
             commit: answer("git", &["-C", &root, "describe", "--always", "--dirty"]),
             started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

@@ -3,8 +3,9 @@
 //! Every run of every case is a process of its own: this program with the hidden job `case`, or a
 //! program in another language. The systems take turns. Before each run two threads play ping-pong
 //! with a cache line, because on a shared or virtual machine the time between two cores varies
-//! most.
+//! most. Once, before all runs, [`away`] looks whether memory that waits stays where it is.
 
+mod away;
 mod cases;
 mod child;
 #[cfg(feature = "peers")]
