@@ -37,7 +37,7 @@ pub(crate) enum Took<'w> {
 /// What the entries' words say to the wheel.
 #[derive(Debug)]
 struct Entries {
-    /// Periodic timeouts never come up again then, and tombstones do at once.
+    /// Periodic timeouts never come up again then, and tombstones do at the next rescan.
     is_draining: bool,
 }
 
@@ -225,11 +225,13 @@ impl Wheel {
     }
 
     /// Keeps periodic timeouts back from now on: those in the wheel never come up again. A drain
-    /// waits for none of them, nor for tombstones, which come up at once. Returns false if it was
-    /// called before.
+    /// waits for none of them, nor for tombstones, which come up at once. Called after a turn in
+    /// which nothing was left over. Returns false if there is nothing to do for it.
     #[cold]
     pub(crate) fn keep_series_back(&mut self) -> bool {
-        if std::mem::replace(&mut self.has_kept_back, true) {
+        // A tombstone that was left since then has the wheel turned at once, and does not come up.
+        let is_done = std::mem::replace(&mut self.has_kept_back, true);
+        if is_done && self.slots.next_wakeup(&self.entries) != Some(0) {
             return false;
         }
         self.entries.is_draining = true;

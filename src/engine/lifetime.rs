@@ -150,8 +150,8 @@ impl Shared {
     pub(crate) fn give_up(handle: Handle, cancels: bool) -> Result<(), Handle> {
         let Some(seen) = handle.may_be_given_up(cancels) else { return Err(handle) };
         let remote = Remote::at(handle.home());
-        // A tombstone in a slot may cost one wake-up. A driver would see that, and a drain would
-        // wait for it.
+        // A tombstone in a slot may cost one wake-up. A driver would see that. A drain does not
+        // wait for it, but has to look for it, if it is left after this look.
         if seen.is_linked() && (remote.has_worker.get() == 0 || remote.is_closed()) {
             return Err(handle);
         }

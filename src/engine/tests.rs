@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use super::backpressure::{MANY, Patience};
 use super::*;
@@ -170,6 +170,15 @@ impl Held {
     /// Cancels it, wherever it is, and tells the worker if necessary.
     fn cancel(self, remote: &Remote) {
         assert!(self.handle().cancel(|entry| remote.push_cancelled(entry)).is_some());
+    }
+
+    /// Leaves a tombstone in its slot, as a thread does that has looked whether it may.
+    fn leave_tombstone(self) {
+        // SAFETY: nothing uses it after this.
+        let handle = unsafe { ptr::read(&raw const *ManuallyDrop::new(self).0) };
+        let seen = handle.may_be_given_up(true).expect("it is pending, and in its slot");
+        // SAFETY: `seen` is what was seen. It is on no list, but nobody looks for it there.
+        assert!(unsafe { handle.give_up(seen, true, true) }.is_ok());
     }
 }
 

@@ -46,8 +46,9 @@
 //! * **ORPHAN**: the engine is gone. The arena's final sweep sets it on every entry. See
 //!   `arena/mod.rs`.
 //!
-//! Ordering: every transition that is an exchange is `AcqRel`. The release half publishes what its
-//! thread did to the entry before. The acquire half lets the last owner see what all others did.
+//! Ordering: every transition that is an exchange is `AcqRel`, and [`State::give_up`] is more. The
+//! release half publishes what its thread did to the entry before. The acquire half lets the last
+//! owner see what all others did.
 //!
 //! **The engine as the only owner**: while the engine owns an entry, and neither HANDLE nor QUEUED
 //! is set, nobody else writes to the word, or reads it to decide anything. Only an owner may, and
@@ -338,7 +339,8 @@ impl State {
         }
     }
 
-    /// Clears QUEUED on an entry whose push was refused. The caller holds the handle.
+    /// Clears QUEUED on an entry whose push was refused. The caller holds the handle, but of a
+    /// tombstone that was [abandoned](Self::abandon).
     pub(in crate::entry) fn unqueue(&self) {
         // Release: pairs with the acquire of the last owner.
         self.0.fetch_and(!QUEUED, Ordering::AcqRel);

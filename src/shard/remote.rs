@@ -254,7 +254,8 @@ impl Remote {
     ///
     /// A load is enough, because the worker has not gone through the entry since it was pushed. If
     /// the worker has slept since before that push, the caller knows of the push, so the load sees
-    /// ASLEEP. If the worker is awake, it does not sleep before it has gone through the entry.
+    /// ASLEEP. If the worker is awake, it does not sleep before it has gone through the entry. An
+    /// entry in a slot comes up no later than the deadline anyway.
     #[inline]
     pub(crate) fn wake_for_revived(&self, deadline: Subtick, timeline: &Timeline) {
         if self.inbox.looks_asleep() && self.sleeps_past(deadline, timeline) {

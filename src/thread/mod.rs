@@ -220,8 +220,8 @@ impl<'a> Local<'a> {
         self.cache().put(entry);
     }
 
-    /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and
-    /// may be revived there.
+    /// Returns a tombstone of `remote`. It is in that inbox or in a slot, or was when it became a
+    /// tombstone, and may be revived there.
     #[inline]
     pub(crate) fn take_tombstone(self, remote: &Remote) -> Option<Tomb> {
         if self.is_home(remote) { self.own().tombstones.take() } else { None }

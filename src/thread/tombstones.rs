@@ -4,10 +4,10 @@
 //! In a server nearly all timeouts are cancelled, and another is scheduled by the same thread soon
 //! after. To give the entry back, the worker would have to read a cache line that the producer has
 //! just written, and the producer would have to read it again later. So the producer keeps the
-//! entry. It puts the next timeout that it schedules on the same shard into that very entry, by one
-//! exchange on the state word. It pushes nothing, and does not tell the worker. The worker finds
-//! the entry with the new deadline when it next looks at the inbox, or when the slot comes up, as
-//! after a reset.
+//! entry. As a rule it puts the next timeout that it schedules on the same shard into that very
+//! entry, by one exchange on the state word. It pushes nothing, and does not tell the worker. The
+//! worker finds the entry with the new deadline when it next looks at the inbox, or when the slot
+//! comes up, as after a reset.
 //!
 //! To its authors' knowledge, none of the timers that this one has learned from does that. The
 //! proof is in `shard/README.md`, section 8.

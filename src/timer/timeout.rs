@@ -145,8 +145,9 @@ impl Timeout {
     /// Cancels the timeout, as [`cancel`](Self::cancel) does, and drops the handle.
     ///
     /// Both are one compare-and-swap, as a rule, and tell the worker nothing: the next timeout that
-    /// the thread schedules takes over what this one leaves, unless its deadline is an earlier one.
-    /// So this is the cheapest way to end a timeout.
+    /// the thread schedules takes over what this one leaves, unless its deadline is an earlier one,
+    /// or the worker is just running tasks itself ([`Inline`](crate::Inline)). So this is the
+    /// cheapest way to end a timeout.
     ///
     /// It takes more if the thread has ended 64 others since it scheduled one; on another thread's
     /// shard; for a periodic timeout, or one that waits for a thread, or was just reset to an

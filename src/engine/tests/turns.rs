@@ -190,3 +190,16 @@ fn what_a_turn_leaves_behind_that_ends_in_the_midst_can_be_cancelled() {
     // A close goes through what was cancelled first.
     assert_eq!((rig.shard.close(&shared).len(), rig.shard.linked()), (100 - 14, 0));
 }
+
+#[test]
+fn a_drain_does_not_wait_for_a_tombstone_that_is_left_in_a_slot_when_it_has_begun() {
+    let mut rig = Rig::new(ENOUGH);
+    let (held, _later) = (rig.push_held(FAR), rig.push(Subtick::NEVER));
+    rig.turn(0);
+    rig.remote().command(Command::Drain(FAR));
+    while rig.turn(0).more {}
+    assert!(rig.remote().is_closed() && rig.shard.next_due(&rig.shared).is_some(), "it is pending");
+    held.leave_tombstone();
+    while rig.turn(0).more {}
+    assert_eq!((rig.shard.next_due(&rig.shared), rig.shard.linked()), (None, 1));
+}
