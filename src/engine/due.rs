@@ -64,7 +64,7 @@ impl<'a> Due<'a> {
         let Self { wheel, now, budget, taken } = self;
         let Taken { shared, remote, .. } = *taken;
         let mut runs = Runs::begin(shared, remote);
-        let claims = remote.claiming().begin();
+        let claims = remote.claiming.begin();
         wheel.expire(
             *now,
             budget,

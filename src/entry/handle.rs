@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use super::list::Token;
 use super::task::Work;
-use super::{ArmFlags, Armed, Cancel, Entry, HandleGone, Home, Queued, Reset, Snapshot, Sole};
+use super::{ArmFlags, Armed, Cancel, Claiming, Entry, HandleGone, Home, Queued, Reset, Snapshot, Sole};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -227,11 +227,11 @@ impl Tomb {
     pub(crate) fn for_deadline(
         self,
         deadline: Subtick,
-        is_claiming: impl FnOnce() -> bool,
+        claiming: &Claiming,
         push: impl FnOnce(Queued<'_>),
     ) -> Option<Self> {
         let state = &self.entry().state;
-        if state.may_be_revived(deadline, is_claiming) || !state.abandon() {
+        if state.may_be_revived(deadline, || claiming.is_under_way()) || !state.abandon() {
             return Some(self);
         }
         #[cfg(loom)]

@@ -50,7 +50,7 @@ pub(crate) struct Remote {
     moved: CachePadded<SideQueue>,
     /// Whether the worker is to give unused cells of its wheel back.
     shrink: AtomicU8,
-    claiming: Claiming,
+    pub(crate) claiming: Claiming,
     /// When the worker will wake by itself, stored before it falls asleep. Only the
     /// worker writes it.
     wake_at: CachePadded<AtomicU64>,
@@ -311,12 +311,6 @@ impl Remote {
     /// Returns whether the worker has to give unused cells back, and takes the request.
     pub(crate) fn takes_shrink(&self) -> bool {
         self.shrink.load(Ordering::Relaxed) != 0 && self.shrink.swap(0, Ordering::Relaxed) != 0
-    }
-
-    /// Returns whether the worker is claiming.
-    #[inline]
-    pub(crate) fn claiming(&self) -> &Claiming {
-        &self.claiming
     }
 
     /// Wakes the worker if it would sleep past `deadline`. In either case the worker sees what the

@@ -197,9 +197,8 @@ impl<'a> Shard<'a> {
             return Err(self.refuse(mine, 1, Refusal::Full, work));
         }
         let scheduled = &shared.counts_of(mine, remote).scheduled;
-        let fit = |tombstone: Tomb| {
-            tombstone.for_deadline(deadline, || remote.claiming().is_under_way(), |entry| remote.push_cancelled(entry))
-        };
+        let fit =
+            |tombstone: Tomb| tombstone.for_deadline(deadline, &remote.claiming, |entry| remote.push_cancelled(entry));
         let tombstone = mine.take_tombstone(remote).and_then(fit);
         let armed = match tombstone {
             Some(tombstone) => match tombstone.revive(work, deadline, flags) {

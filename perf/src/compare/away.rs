@@ -1,9 +1,9 @@
-//! Whether the machine's host takes memory away that is not used for a while.
+//! Whether memory that nobody uses for a while is slow to come back.
 //!
-//! Some hypervisors drop the mapping of a page that the guest has not touched for 0.1 s or so. The
-//! next touch waits for the host, 0.15 ms, and the guest's kernel sees no fault. The memory of
-//! timeouts is not touched while they wait. So W7 is up to ten times slower then, whatever timer it
-//! is, and by as much as the host happens to take. Huge pages stay.
+//! On some virtual machines a page that was not touched for 0.1 s or so may take 0.15 ms at the
+//! next touch, and the guest's kernel counts no fault: presumably the host has taken it. The memory
+//! of timeouts is not touched while they wait. So W7 is up to ten times slower then, whatever timer
+//! it is. Huge pages are spared.
 
 use std::hint::black_box;
 use std::thread;

@@ -52,10 +52,8 @@ impl fmt::Display for Machine {
         let [at_once, after_a_wait] = self.page_looks_ms;
         // A page that has left the caches takes some 0.5 us.
         if after_a_wait > at_once + 2.0 {
-            write!(
-                f,
-                "; its host takes memory away that waits: a look at 1,600 pages takes {after_a_wait:.1} ms after half a second, and {at_once:.1} at once"
-            )?;
+            f.write_str("; memory that waits is slow to come back: a look at 1,600 pages takes ")?;
+            write!(f, "{after_a_wait:.1} ms after half a second, and {at_once:.1} at once")?;
         }
         Ok(())
     }
