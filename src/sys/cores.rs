@@ -59,10 +59,13 @@ mod linux {
     use std::cell::Cell;
     use std::sync::OnceLock;
 
-    use libc::{CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t};
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    const THIS_THREAD: Pid = Pid::from_raw(0);
 
     /// The set of cores that the process had when it was loaded.
-    static GIVEN: OnceLock<cpu_set_t> = OnceLock::new();
+    static GIVEN: OnceLock<CpuSet> = OnceLock::new();
 
     /// The loader calls this before `main`. If the engine is in a library that is opened later, the
     /// loader calls it at that time.
@@ -81,7 +84,7 @@ mod linux {
     static AT_LOAD: extern "C" fn() = look_at_load;
 
     /// Returns `None` if the loader has not called.
-    fn set_at_load() -> Option<&'static cpu_set_t> {
+    fn set_at_load() -> Option<&'static CpuSet> {
         // A linker takes only referenced items out of a library. So this function, which needs the
         // entry, references it.
         std::hint::black_box(&raw const AT_LOAD);
@@ -92,11 +95,10 @@ mod linux {
     /// have pinned themselves to since. These are the main thread's cores at load and its cores
     /// today, because a cpuset may grow. A cpuset may also shrink: then a thread asks for all of
     /// them, and the kernel removes the cores that are not in the cpuset.
-    pub(super) fn process_set() -> Option<cpu_set_t> {
+    pub(super) fn process_set() -> Option<CpuSet> {
         let mut set = main_thread_set()?;
         if let Some(at_load) = set_at_load() {
-            // SAFETY: the core comes out of a set, so it is below the length of a set.
-            cores_in(at_load).into_iter().for_each(|core| unsafe { CPU_SET(core, &mut set) });
+            cores_in(at_load).into_iter().for_each(|core| set.set(core).expect("a core of a set"));
         }
         Some(set)
     }
@@ -105,76 +107,63 @@ mod linux {
     /// There is one exception. If the calling thread belongs to the engine, no longer has the set
     /// that it gave itself, and has the same set as the main thread, then the whole process has
     /// been moved (`taskset --all-tasks`). The new thread then gets the main thread's set.
-    pub(super) fn set_for_new_threads() -> Option<cpu_set_t> {
-        let was_moved = |main: &cpu_set_t| {
-            let (Some(own), Some(here)) = (OWN.get(), set_of(0)) else { return false };
-            cores_in(&here) != cores_in(&own) && cores_in(&here) == cores_in(main)
+    pub(super) fn set_for_new_threads() -> Option<CpuSet> {
+        let was_moved = |main: &CpuSet| {
+            let (Some(own), Ok(here)) = (OWN.get(), sched_getaffinity(THIS_THREAD)) else { return false };
+            here != own && here == *main
         };
         main_thread_set().filter(was_moved).or_else(process_set)
     }
 
     /// The main thread's set. Its number is the process's.
-    fn main_thread_set() -> Option<cpu_set_t> {
-        set_of(std::process::id().cast_signed())
+    fn main_thread_set() -> Option<CpuSet> {
+        sched_getaffinity(Pid::this()).ok()
     }
 
-    /// The set of a thread; 0 is the calling thread.
-    fn set_of(thread: libc::pid_t) -> Option<cpu_set_t> {
-        // SAFETY: 1. A set of cores is an array of bits, for which zero is a valid value. 2. The
-        // call writes to no more than the set, whose size it is given.
-        unsafe {
-            let mut set: cpu_set_t = std::mem::zeroed();
-            let failed = libc::sched_getaffinity(thread, size_of::<cpu_set_t>(), &raw mut set);
-            (failed == 0).then_some(set)
-        }
-    }
-
-    pub(super) fn cores_in(set: &cpu_set_t) -> Vec<usize> {
-        let len = usize::try_from(CPU_SETSIZE).unwrap_or(0);
-        // SAFETY: `core` is below the length of a set.
-        (0..len).filter(|&core| unsafe { CPU_ISSET(core, set) }).collect()
+    pub(super) fn cores_in(set: &CpuSet) -> Vec<usize> {
+        (0..CpuSet::count()).filter(|core| set.is_set(*core) == Ok(true)).collect()
     }
 
     thread_local! {
         /// The set that this thread, one of the engine's, gave itself.
-        static OWN: Cell<Option<cpu_set_t>> = const { Cell::new(None) };
+        static OWN: Cell<Option<CpuSet>> = const { Cell::new(None) };
     }
 
     /// The calling thread, one of the engine's, has set where it may run. The set is not simply
     /// what it asked for: the kernel removes the cores that are not in the cpuset.
     pub(super) fn remember_own() {
-        OWN.set(set_of(0));
+        OWN.set(sched_getaffinity(THIS_THREAD).ok());
     }
 
     /// Moves the calling thread to `set`. Each of the engine's threads calls this as its first
     /// step.
-    pub(super) fn move_current_thread(set: &cpu_set_t) {
-        set_affinity(set);
+    pub(super) fn move_current_thread(set: &CpuSet) {
+        move_to(set);
         remember_own();
     }
 
     /// While this value lives, the calling thread, one of the engine's, may run on other cores. The
     /// value is the set from before.
-    pub(super) struct MovedForNow(cpu_set_t);
+    pub(super) struct MovedForNow(CpuSet);
 
     impl MovedForNow {
         /// Returns `None` if the calling thread is not the engine's, or if the system can't say.
-        pub(super) fn to(set: &cpu_set_t) -> Option<Self> {
-            let before = set_of(0).filter(|_| OWN.get().is_some())?;
-            set_affinity(set);
+        pub(super) fn to(set: &CpuSet) -> Option<Self> {
+            OWN.get()?;
+            let before = sched_getaffinity(THIS_THREAD).ok()?;
+            move_to(set);
             Some(Self(before))
         }
     }
 
     impl Drop for MovedForNow {
         fn drop(&mut self) {
-            set_affinity(&self.0);
+            move_to(&self.0);
         }
     }
 
     /// Sets where the calling thread may run. If the system refuses, its set does not change.
-    fn set_affinity(set: &cpu_set_t) {
-        // SAFETY: the call reads the set, and the size is that set's.
-        unsafe { libc::sched_setaffinity(0, size_of::<cpu_set_t>(), set) };
+    fn move_to(set: &CpuSet) {
+        let _ = sched_setaffinity(THIS_THREAD, set);
     }
 }

@@ -38,7 +38,11 @@ mod imp {
     use std::sync::Once;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use nix::libc;
+
     use super::STEP;
+    #[cfg(target_os = "linux")]
+    use crate::sys::memory::page_size;
 
     /// The word, alone in its pages, as the kernel wipes whole pages. In a static, so that a look
     /// needs no pointer.
@@ -95,15 +99,12 @@ mod imp {
     #[cfg(target_os = "linux")]
     fn is_wiped_by_the_kernel() -> bool {
         let (place, bytes) = ((&raw const WORD).cast_mut(), size_of::<Alone>());
-        // SAFETY: 1. `sysconf` only answers. 2. The pages are the word's alone, as their size
-        // divides its. So what the kernel zeroes in a child is nothing else.
-        unsafe {
-            let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE));
-            page.is_ok_and(|page| page > 0 && bytes.is_multiple_of(page))
-                // Some emulators answer that they did what they do not know.
-                && libc::madvise(place.cast(), bytes, -1) != 0
-                && libc::madvise(place.cast(), bytes, libc::MADV_WIPEONFORK) == 0
-        }
+        let page = page_size();
+        // SAFETY: the pages are the word's alone, as their size divides its. So what the kernel
+        // zeroes in a child is nothing else.
+        let advise = |advice| unsafe { libc::madvise(place.cast(), bytes, advice) == 0 };
+        // Some emulators answer that they did what they do not know.
+        page > 0 && bytes.is_multiple_of(page) && !advise(-1) && advise(libc::MADV_WIPEONFORK)
     }
 }
 

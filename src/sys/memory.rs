@@ -2,7 +2,12 @@
 //! written to.
 
 use std::alloc::Layout;
+#[cfg(all(target_os = "linux", not(miri)))]
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// The size of a cache line on every processor that the engine was measured on.
 const LINE: usize = 64;
@@ -34,10 +39,13 @@ enum Memory {
 pub(crate) fn page_size() -> usize {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     {
+        use nix::unistd::{SysconfVar, sysconf};
         use std::sync::OnceLock;
         static SIZE: OnceLock<usize> = OnceLock::new();
-        // SAFETY: `sysconf` takes a number and returns one.
-        *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0))
+        *SIZE.get_or_init(|| match sysconf(SysconfVar::PAGE_SIZE) {
+            Ok(Some(bytes)) => usize::try_from(bytes).unwrap_or(0),
+            _ => 0,
+        })
     }
     #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
     0
@@ -97,22 +105,17 @@ impl<T> Zeroed<T> {
         /// A smaller array has room for one large page (2 MiB on most processors), or for none.
         const LARGE: usize = 4 << 20;
         let bytes = Layout::array::<T>(len).ok()?.size();
-        if bytes < LARGE {
-            return None;
-        }
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let bytes = NonZeroUsize::new(bytes).filter(|bytes| bytes.get() >= LARGE)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: 1. A new anonymous mapping, at an address that the system chooses, touches no
         // existing memory. 2. The advice is for that mapping, and does not change its contents.
         let mapped = unsafe {
-            let mapped = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
-            if mapped == libc::MAP_FAILED {
-                return None;
-            }
+            let mapped = mmap_anonymous(None, bytes, access, MapFlags::MAP_PRIVATE).ok()?;
             // If the system refuses, the mapping works as before.
-            libc::madvise(mapped, bytes, libc::MADV_HUGEPAGE);
+            let _ = madvise(mapped, bytes.get(), MmapAdvise::MADV_HUGEPAGE);
             mapped
         };
-        Some(Self { first: NonNull::new(mapped)?.cast(), len, memory: Memory::Mapped(bytes) })
+        Some(Self { first: mapped.cast(), len, memory: Memory::Mapped(bytes.get()) })
     }
 
     /// Gives the memory of `len` places from `from` on back to the system. Both ends must lie on
@@ -129,8 +132,7 @@ impl<T> Zeroed<T> {
             debug_assert!(first.addr().get().is_multiple_of(page_size()) && bytes.is_multiple_of(page_size()));
             // SAFETY: the caller guarantees that the places belong to this array, so these are
             // whole pages of its memory, and that nobody else uses them.
-            let failed = unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
-            failed == 0
+            unsafe { madvise(first.cast(), bytes, MmapAdvise::MADV_DONTNEED) }.is_ok()
         }
         #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
         {
@@ -164,8 +166,8 @@ impl<T> Drop for Zeroed<T> {
                 Memory::Allocated(allocated, layout) => std::alloc::dealloc(allocated.as_ptr(), layout),
                 #[cfg(all(target_os = "linux", not(miri)))]
                 Memory::Mapped(bytes) => {
-                    let unmapped = libc::munmap(self.first.as_ptr().cast(), bytes);
-                    debug_assert_eq!(unmapped, 0);
+                    let unmapped = munmap(self.first.cast(), bytes);
+                    debug_assert_eq!(unmapped, Ok(()));
                 }
             }
         }

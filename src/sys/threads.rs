@@ -34,7 +34,8 @@ pub(crate) fn without_signals<R>(start: impl FnOnce() -> R) -> R {
 mod linux {
     use std::cell::Cell;
 
-    use libc::{SYS_sched_getattr, SYS_sched_setattr, c_int, c_uint, c_ulong, sched_attr};
+    use nix::libc::{self, SYS_sched_getattr, SYS_sched_setattr, c_int, c_uint, c_ulong, sched_attr};
+    use nix::sys::prctl::{get_timerslack, set_timerslack};
 
     /// How much later than asked a timed wait may end, in nanoseconds. The default is 50 µs; 0
     /// would select the default.
@@ -61,10 +62,10 @@ mod linux {
     }
 
     pub(super) fn ask() {
-        let slack_ns = c_ulong::try_from(slack(libc::PR_GET_TIMERSLACK, 0)).ok();
+        let slack_ns = get_timerslack().ok().and_then(|ns| c_ulong::try_from(ns).ok());
         let slice_ns = attributes().map(|attributes| attributes.sched_runtime);
         BEFORE.set(Some(SchedHints { slack_ns, slice_ns }));
-        slack(libc::PR_SET_TIMERSLACK, SLACK_NS);
+        let _ = set_timerslack(SLACK_NS);
         // Only under the default policy: somebody chose any other policy on purpose, and it has no
         // slices or is not meant to be fast.
         set_slice(SLICE_NS, &[libc::SCHED_OTHER]);
@@ -77,19 +78,13 @@ mod linux {
         move || {
             let Some(SchedHints { slack_ns, slice_ns }) = before else { return };
             if let Some(slack_ns) = slack_ns {
-                slack(libc::PR_SET_TIMERSLACK, slack_ns);
+                let _ = set_timerslack(slack_ns);
             }
             if let Some(slice_ns) = slice_ns {
                 // Also under the policies that may have been chosen since, which have slices too.
                 set_slice(slice_ns, &[libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE]);
             }
         }
-    }
-
-    /// Reads or sets the calling thread's slack.
-    fn slack(what: c_int, slack_ns: c_ulong) -> c_int {
-        // SAFETY: the two calls take no pointer, and change no more than the thread's own slack.
-        unsafe { libc::prctl(what, slack_ns) }
     }
 
     /// Sets the length of the calling thread's slices. Does nothing under a policy that is not
@@ -126,36 +121,27 @@ mod linux {
 /// The mask of signals.
 #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
 mod unix {
-    use std::mem::MaybeUninit;
-    use std::ptr;
-
-    use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
+    use nix::sys::signal::Signal::{self, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
+    use nix::sys::signal::{SigSet, SigmaskHow};
 
     /// What a thread raises by a fault of its own, or is to be profiled by.
-    const ITS_OWN: [libc::c_int; 8] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP];
+    const ITS_OWN: [Signal; 8] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP];
 
     /// While this value lives, the calling thread takes no other signals. A new thread inherits
     /// that. The value is the mask from before.
-    pub(super) struct Blocked(libc::sigset_t);
+    pub(super) struct Blocked(SigSet);
 
     impl Blocked {
         pub(super) fn all() -> Option<Self> {
-            let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-            // SAFETY: 1. `sigfillset` initialises the set, and the numbers are signals. 2. The mask
-            // from before is initialised if the call says that it did what was asked.
-            unsafe {
-                libc::sigfillset(set.as_mut_ptr());
-                ITS_OWN.iter().for_each(|&signal| _ = libc::sigdelset(set.as_mut_ptr(), signal));
-                let failed = libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), before.as_mut_ptr());
-                (failed == 0).then(|| Self(before.assume_init()))
-            }
+            let mut set = SigSet::all();
+            ITS_OWN.iter().for_each(|signal| set.remove(*signal));
+            set.thread_swap_mask(SigmaskHow::SIG_SETMASK).ok().map(Self)
         }
     }
 
     impl Drop for Blocked {
         fn drop(&mut self) {
-            // SAFETY: the mask is the one that this thread had before.
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+            let _ = self.0.thread_set_mask();
         }
     }
 }
