@@ -27,6 +27,7 @@ mod state;
 mod table_and_home;
 mod task;
 
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::task::Waker;
 
@@ -149,9 +150,9 @@ impl Entry {
     /// body is empty.
     #[inline]
     fn put_task(&self, task: Task) {
-        let (table, captures) = task.into_parts();
-        self.table_and_home.set(table, None);
-        self.captures.set(captures);
+        let task = ManuallyDrop::new(task);
+        self.table_and_home.set(task.vtable, None);
+        self.captures.set(task.captures);
     }
 
     /// Moves the task out.
@@ -180,9 +181,10 @@ impl Entry {
         // entry anew, has the engine's ownership, or a tombstone, which a marked one does not
         // become, and which is not revived meanwhile if its worker is claiming. If the timeout runs
         // once, its handle keeps others from both, too.
-        // SAFETY: 1. The caller's entry was armed, so there is a table. 2. Both parts are of the
-        // task in the entry, and one of the two copies is used.
-        unsafe { TaskPlace::new(Task::from_parts(self.table_and_home.table().unwrap_unchecked(), self.captures.get())) }
+        // Both parts are of the task in the entry, and one of the two copies is used.
+        // SAFETY: the caller's entry was armed, so there is a table.
+        let vtable = unsafe { self.table_and_home.table().unwrap_unchecked() };
+        TaskPlace::new(Task { vtable, captures: self.captures.get() })
     }
 
     /// Returns whether the waker in the entry wakes the same task as `waker`.

@@ -22,10 +22,13 @@ pub(crate) type Captures = [MaybeUninit<usize>; INLINE_WORDS];
 pub(super) const NO_CAPTURES: Captures = [MaybeUninit::uninit(); INLINE_WORDS];
 
 /// A type-erased [`Work`]. Dropping it drops the closure without running it.
+///
+/// Both parts are of one task. Only [`Entry::copy_task`](super::Entry::copy_task) makes one of
+/// parts, and its caller uses one of the two copies.
 #[derive(Debug)]
 pub(crate) struct Task {
-    vtable: &'static TaskVTable,
-    captures: Captures,
+    pub(super) vtable: &'static TaskVTable,
+    pub(super) captures: Captures,
 }
 
 /// Where a thread keeps a copy of an entry's task, which it makes before it claims the timeout. If
@@ -70,20 +73,6 @@ fn put<T>(value: T, captures: &mut Captures) {
 }
 
 impl Task {
-    /// Returns its parts. [`from_parts`](Self::from_parts) makes a task of them again.
-    #[inline]
-    pub(super) fn into_parts(self) -> (&'static TaskVTable, Captures) {
-        let this = ManuallyDrop::new(self);
-        (this.vtable, this.captures)
-    }
-
-    /// # Safety
-    /// The parts are those of one task. Of all tasks that are made of them one is used, or dropped.
-    #[inline]
-    pub(super) unsafe fn from_parts(vtable: &'static TaskVTable, captures: Captures) -> Self {
-        Self { vtable, captures }
-    }
-
     /// Runs a periodic closure that expired at `deadline`. Returns when the next run is due, or
     /// `None` if that was the last. For a task that is not periodic, returns `None` and runs
     /// nothing.
