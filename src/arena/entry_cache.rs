@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use super::Magazine;
 use super::chunk::{A_FEW, Run};
 use super::{Arena, Growth};
-use crate::entry::{Entry, Sole};
+use crate::entry::{Entry, Sole, Token};
 use crate::sync::prefetch;
 
 /// Entries in a full magazine. A thread keeps two magazines, so that taking and giving back in turn

@@ -39,7 +39,7 @@ pub(crate) use per_thread::PerThread;
 #[cfg(all(loom, test))]
 pub(crate) use per_thread::give_number_back;
 
-use crate::entry::{Entry, Link, Sole, tables_fit};
+use crate::entry::{Entry, Link, Sole, Token, tables_fit};
 use crate::sync::{AtomicUsize, Ordering, SegQueue};
 
 const FIRST_CHUNK: usize = A_FEW;

@@ -15,7 +15,7 @@ use std::ptr;
 use super::Arena;
 use super::Magazine;
 use super::chunk::{A_FEW, Chunk, entries_a_page};
-use crate::entry::Entry;
+use crate::entry::{Entry, Token};
 use crate::sync::Ordering;
 
 /// Counts how many free entries of each page the caller holds.

@@ -14,7 +14,7 @@ use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
 use crate::count::CANNOT_START;
-use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset};
+use crate::entry::{ArmFlags, Entry, Handle, Queued, Reset, Token};
 use crate::panics::CatchUnwind;
 use crate::shard::{Command, Number, Remote, WAKE_DEPTH};
 use crate::sync::{AtomicUsize, Ordering};

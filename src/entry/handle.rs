@@ -21,6 +21,8 @@ pub(crate) struct Handle(NonNull<Entry>);
 unsafe impl Send for Handle {}
 // SAFETY: the state word is atomic, and what a cancel moves out goes to the one thread that wins.
 unsafe impl Sync for Handle {}
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. It goes into no list.
+unsafe impl Token for Handle {}
 
 impl Handle {
     /// # Safety
@@ -28,11 +30,6 @@ impl Handle {
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
         Self(entry)
-    }
-
-    #[inline]
-    pub(crate) fn address(&self) -> NonNull<Entry> {
-        self.0
     }
 
     /// Returns where the entry is at home. An owner of it keeps the engine's memory.
@@ -170,9 +167,7 @@ impl Deref for Handle {
 
     #[inline]
     fn deref(&self) -> &Entry {
-        // SAFETY: this value is an owner of the entry, which keeps it alive. All fields have
-        // interior mutability, so shared references never conflict.
-        unsafe { self.0.as_ref() }
+        self.entry()
     }
 }
 
@@ -215,11 +210,6 @@ impl Tomb {
         Self(handle.address())
     }
 
-    /// Returns whether it is the entry of this handle.
-    pub(crate) fn is_of(&self, handle: &Handle) -> bool {
-        self.0 == handle.address()
-    }
-
     /// Returns it, unless it is in a slot that comes up after this deadline, or whose worker is
     /// claiming. Then `push` pushes the entry to the cancelled queue of its shard. It might be
     /// moved to an earlier slot, but would overtake there what its thread has scheduled before.
@@ -235,7 +225,7 @@ impl Tomb {
             return Some(self);
         }
         #[cfg(loom)]
-        self.set_in_use(true);
+        self.entry().set_in_use(true);
         // SAFETY: the step has set QUEUED. There is no handle, and nobody frees the entry before
         // QUEUED has gone.
         push(unsafe { Queued::new(self.0) });
@@ -268,7 +258,7 @@ impl Tomb {
     /// Puts it before others, through which a list of them is linked. It then stands for the list.
     #[inline]
     pub(crate) fn before(self, others: Option<Self>) -> Self {
-        self.entry().aside.set(others.map_or(ptr::null_mut(), |next| next.as_link()));
+        self.entry().aside.set(others.map_or(ptr::null_mut(), |next| next.0.as_ptr()));
         self
     }
 
@@ -277,16 +267,5 @@ impl Tomb {
     pub(crate) fn split(self) -> (Self, Option<Self>) {
         let others = NonNull::new(self.entry().aside.get()).map(Self);
         (self, others)
-    }
-
-    /// Recorded for the models.
-    #[cfg(loom)]
-    pub(crate) fn set_in_use(&self, in_use: bool) {
-        self.entry().set_in_use(in_use);
-    }
-
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn address(&self) -> NonNull<Entry> {
-        self.0
     }
 }

@@ -83,12 +83,6 @@ impl<S> Held<S> {
         Held::of(self.0)
     }
 
-    /// Returns the address, for the entry's next owner.
-    #[inline]
-    pub(crate) fn into_raw(self) -> NonNull<Entry> {
-        self.0
-    }
-
     /// Returns the link that it had in the list that it was in last.
     #[inline]
     pub(crate) fn next(&self) -> Link {
@@ -177,12 +171,6 @@ impl Sole {
 }
 
 impl<W: Work> Armed<W> {
-    /// Returns the address, for the handle of the timeout once it is pushed.
-    #[inline]
-    pub(crate) fn address(&self) -> NonNull<Entry> {
-        NonNull::from(&**self)
-    }
-
     /// Takes back [`Sole::arm`].
     pub(crate) fn take_back(self) -> (W, Sole) {
         self.state.disarm();

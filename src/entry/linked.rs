@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use tourbillon_wheel::Place;
 
 use super::came_up::Seen;
+use super::list::Token;
 use super::{CameUp, Entry, FromSlot, Held, Owned, Snapshot};
 use crate::sync::prefetch;
 
@@ -27,6 +28,9 @@ pub(crate) struct Linked(NonNull<Entry>);
 
 // SAFETY: the engine's ownership may be passed on between threads, with the wheel.
 unsafe impl Send for Linked {}
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. The wheel, which has the entry in a cell,
+// or the worker, which has popped it, has the engine's ownership.
+unsafe impl Token for Linked {}
 
 impl Linked {
     /// The entry is on its way into the wheel. Or a queue held it, and it is in the wheel, or was.
@@ -58,15 +62,7 @@ impl Linked {
 
     /// Returns whether it is this entry that goes back.
     pub(crate) fn is(self, entry: &FromSlot<'_>) -> bool {
-        ptr::eq(self.0.as_ptr(), &raw const **entry)
-    }
-
-    #[inline]
-    fn entry(&self) -> &Entry {
-        // SAFETY: the wheel, which has the entry in a cell, or the worker, which has popped it, has
-        // the engine's ownership, and that keeps it alive. All fields have interior mutability, so
-        // shared references never conflict.
-        unsafe { self.0.as_ref() }
+        self.0 == entry.address()
     }
 
     /// Returns its place in the wheel, or anything if it is not there.

@@ -14,11 +14,11 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering, prefetch};
 ///
 /// # Safety
 /// The type is a transparent one around the address. What it owns of an entry includes the link of
-/// the lists that it is put into.
+/// the lists that it is put into, if any.
 pub(crate) unsafe trait Token: Sized {
-    /// Returns the address, for a list that the value is about to go into.
+    /// Returns the address. The value keeps what it owns.
     #[inline]
-    fn as_link(&self) -> Link {
+    fn address(&self) -> NonNull<Entry> {
         const { assert!(size_of::<Self>() == size_of::<Link>()) };
         // SAFETY: an implementor promises `repr(transparent)` around one `NonNull<Entry>`. So both
         // types have the size and the bits of one address.
@@ -28,15 +28,15 @@ pub(crate) unsafe trait Token: Sized {
     /// Returns the entry, to the values and the lists of this layer.
     #[inline]
     fn entry(&self) -> &Entry {
-        // SAFETY: `as_link` is the address of the entry that this value owns a part of, and so
-        // keeps alive. All fields have interior mutability: shared references never conflict.
-        unsafe { &*self.as_link() }
+        // SAFETY: it is the address of the entry that this value owns a part of, and so keeps
+        // alive. All fields have interior mutability: shared references never conflict.
+        unsafe { self.address().as_ref() }
     }
 
     /// Returns the address, with all that the value owned.
     #[inline]
     fn into_raw(self) -> NonNull<Entry> {
-        NonNull::new(self.as_link()).expect("the address of an entry")
+        self.address()
     }
 
     /// # Safety

@@ -73,7 +73,7 @@ mod tests {
 
     use super::super::queue::{Taken, WAKE_DEPTH};
     use super::*;
-    use crate::entry::{Chain, Entry};
+    use crate::entry::{Chain, Entry, Token};
 
     // What a push has found: whether the worker was asleep, and whether the inbox is deep.
     const AWAKE: Option<[bool; 2]> = Some([false, false]);

@@ -177,7 +177,7 @@ impl Queue<Owned> {
     /// Pushes one entry. It is the queue's then, unless that is closed: then this returns `None`.
     #[inline]
     pub(super) fn push<S>(&self, entry: &Held<S>) -> Option<Pushed> {
-        self.push_linked(entry.as_link(), 1, |below| entry.set_next(below))
+        self.push_linked(entry.address().as_ptr(), 1, |below| entry.set_next(below))
     }
 
     /// Pushes a chain of entries, the first on top: all of them, or none.
@@ -200,7 +200,7 @@ impl SideQueue {
     /// or is about to, without looking at this queue.
     #[inline]
     pub(super) fn push<'h>(&self, entry: Queued<'h>) -> Result<Pushed, Queued<'h>> {
-        self.push_linked(entry.as_link(), 1, |below| entry.set_below(below)).ok_or(entry)
+        self.push_linked(entry.address().as_ptr(), 1, |below| entry.set_below(below)).ok_or(entry)
     }
 }
 

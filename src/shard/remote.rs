@@ -221,11 +221,11 @@ impl Remote {
     /// The caller has a reference to the engine.
     pub(crate) unsafe fn push_again(&self, entry: Marked, timeline: &Timeline) -> Result<(), Marked> {
         assert!(self.is_home_of(&entry), "an entry goes to its own shard");
-        let address = entry.as_link();
+        let address = entry.address();
         let Some(pushed) = self.inbox.push(&entry) else { return Err(entry) };
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
-        let deadline = unsafe { (*address).deadline() };
+        let deadline = unsafe { address.as_ref() }.deadline();
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }

@@ -14,7 +14,7 @@
 
 use std::cell::Cell;
 
-use crate::entry::{Handle, Tomb};
+use crate::entry::{Handle, Token, Tomb};
 
 /// How many tombstones a thread keeps per engine: 4 KiB. A thread that cancels more at a time gives
 /// up the rest in the usual way.
@@ -51,7 +51,7 @@ impl Tombstones {
         // tombstone first, or takes it back.
         let entry = unsafe { Tomb::of(handle) };
         #[cfg(loom)]
-        entry.set_in_use(false);
+        entry.entry().set_in_use(false);
         // Loom sees this write, and so a push that comes after the exchange.
         self.list.set(Some(entry.before(self.list.take())));
         self.len.set(self.len.get() + 1);
@@ -61,10 +61,10 @@ impl Tombstones {
     /// Takes the entry of this handle off the list again, because it did not become a tombstone.
     #[cold]
     pub(super) fn take_back(&self, handle: &Handle) {
-        let entry = self.take().filter(|entry| entry.is_of(handle));
+        let entry = self.take().filter(|entry| entry.address() == handle.address());
         let _entry = entry.expect("the newest of this list is the one that was listed");
         #[cfg(loom)]
-        _entry.set_in_use(true);
+        _entry.entry().set_in_use(true);
     }
 
     /// Returns the newest tombstone: the caller's to revive.

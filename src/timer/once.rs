@@ -7,6 +7,7 @@ use super::error::ScheduleError;
 use super::timeout::Timeout;
 use crate::count::Counts;
 use crate::engine::Shared;
+use crate::entry::Token;
 use crate::shard::Remote;
 use crate::sync::prefetch;
 

@@ -9,7 +9,7 @@ use super::Timer;
 use super::error::{Refusal, ScheduleError};
 use super::timeout::Timeout;
 use crate::engine::Shared;
-use crate::entry::{ArmFlags, Armed, Chain, Entry, Schedule, Series, Sole, Tomb, Work};
+use crate::entry::{ArmFlags, Armed, Chain, Entry, Schedule, Series, Sole, Token, Tomb, Work};
 use crate::shard::Remote;
 use crate::thread::Local;
 use crate::time::{Subtick, Timeline};

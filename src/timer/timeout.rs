@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use crate::engine::Shared;
-use crate::entry::{Entry, Handle, Queued, Reset};
+use crate::entry::{Entry, Handle, Queued, Reset, Token};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::{Subtick, Timeline, UpperBound};
