@@ -96,7 +96,7 @@ impl Batch {
 
     /// Puts back in front what is left of a part of this batch.
     pub(crate) fn put_back(&mut self, from: &Part<PART>) {
-        let mut rest = Chain::new();
+        let mut rest = Chain::default();
         for entry in from.take_rest() {
             assert!(self.remote().is_home_of(&entry), "a part of this batch");
             rest.push(entry);

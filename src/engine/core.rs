@@ -68,7 +68,7 @@ impl Core {
             cancelled: Taken::NONE,
             moved: Taken::NONE,
             free: EntryCache::new(),
-            wakes: Chain::new(),
+            wakes: Chain::default(),
             held: None,
             now: Subtick::ZERO,
             hurried: Subtick::ZERO,
@@ -135,7 +135,7 @@ impl Core {
         self.inbox.put_back();
         self.limits = Limits { transfer: usize::MAX, expiry: usize::MAX };
         self.sort_in(shared, self.now);
-        let (mut tasks, mut wakes) = (Chain::new(), std::mem::take(&mut self.wakes));
+        let (mut tasks, mut wakes) = (Chain::default(), std::mem::take(&mut self.wakes));
         let remote = self.remote(shared);
         let mut fire = |tasks| sink(Batch::new(Entries::Tasks(tasks, Subtick::NEVER), shared, remote));
         self.empty(shared, remote, true, |free, entry| match take_back(free, shared, entry, Owned::fire) {

@@ -80,7 +80,7 @@ impl<'a> Due<'a> {
         let Taken { shared, remote, .. } = *taken;
         let now = *now;
         let mut hand_over = |tasks: Chain<Marked>| sink(Batch::new(Entries::Tasks(tasks, now), shared, remote));
-        let mut tasks = Chain::new();
+        let mut tasks = Chain::default();
         wheel.expire(
             now,
             budget,

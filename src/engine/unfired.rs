@@ -21,12 +21,12 @@ pub(crate) struct UnfiredList {
 
 impl UnfiredList {
     pub(crate) fn new(shared: &SharedRef) -> Self {
-        Self { entries: Chain::new(), shared: shared.clone() }
+        Self { entries: Chain::default(), shared: shared.clone() }
     }
 
     /// From here on a shutdown waits for what is [handed in](Self::hand_in).
     pub(crate) fn begin(shared: &SharedRef) {
-        *lock(&shared.unfired) = Some(Chain::new());
+        *lock(&shared.unfired) = Some(Chain::default());
     }
 
     /// Returns all that was handed in. No shutdown waits any more.

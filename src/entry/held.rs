@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::list::{Listable, Stacked, Token};
+use super::list::{Stacked, Token};
 use super::task::Work;
 use super::{ArmFlags, EngineGone, Entry, Home, Kind, Link, Linked, Snapshot, Task, TaskInPlace};
 use crate::time::Subtick;
@@ -66,9 +66,6 @@ unsafe impl<S> Send for Held<S> {}
 // SAFETY: `repr(transparent)` around a `NonNull<Entry>`. An entry that somebody has in hand is in
 // no list, so its `next` is free.
 unsafe impl<S> Token for Held<S> {}
-
-// SAFETY: it is in no list.
-unsafe impl<S> Listable for Held<S> {}
 
 impl<S> Held<S> {
     /// The caller holds the entry, and what `S` says holds for it.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::mem::transmute_copy;
 use std::ptr::{self, NonNull};
 
-use super::{Entry, Link, Marked};
+use super::{Entry, Held, Link, Marked};
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, prefetch};
 
 /// A value that is the address of an entry, with a promise of whose the entry is.
@@ -49,12 +49,6 @@ pub(crate) unsafe trait Token: Sized {
     }
 }
 
-/// A value whose entry is in no list.
-///
-/// # Safety
-/// The entry's own link is free for a list.
-pub(crate) unsafe trait Listable: Token {}
-
 /// A value that comes out of a queue of a shard, which is a stack.
 ///
 /// # Safety
@@ -63,7 +57,8 @@ pub(crate) unsafe trait Stacked: Token + Send {
     fn below(&self) -> Link;
 }
 
-/// Entries in the order in which they were pushed.
+/// Entries in the order in which they were pushed. They are [`Held`], so that none is in another
+/// list.
 #[derive(Debug)]
 pub(crate) struct Chain<T> {
     first: Link,
@@ -76,31 +71,27 @@ pub(crate) struct Chain<T> {
 // SAFETY: a chain is the values that were pushed.
 unsafe impl<T: Send> Send for Chain<T> {}
 
-impl<T: Listable> Default for Chain<T> {
+impl<S> Default for Chain<Held<S>> {
     fn default() -> Self {
-        Self::new()
+        Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, of: PhantomData }
     }
 }
 
-impl<T: Listable> Chain<T> {
-    pub(crate) const fn new() -> Self {
-        Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, of: PhantomData }
-    }
-
+impl<S> Chain<Held<S>> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, entry: T) {
+    pub(crate) fn push(&mut self, entry: Held<S>) {
         let entry = entry.into_raw().as_ptr();
         self.join(entry, entry, 1);
     }
 
     /// Adds an entry before all others.
     #[inline]
-    pub(crate) fn push_front(&mut self, entry: T) {
+    pub(crate) fn push_front(&mut self, entry: Held<S>) {
         entry.entry().next.set(self.first);
         self.first = entry.into_raw().as_ptr();
         if self.len == 0 {
@@ -114,7 +105,7 @@ impl<T: Listable> Chain<T> {
         if len >= self.len {
             return std::mem::take(self);
         }
-        let mut front = Self::new();
+        let mut front = Self::default();
         while front.len < len
             && let Some(entry) = self.pop()
         {
@@ -132,11 +123,7 @@ impl<T: Listable> Chain<T> {
 
     #[inline]
     fn join(&mut self, first: Link, last: Link, len: usize) {
-        match NonNull::new(self.last) {
-            // SAFETY: the chain owns its entries, whose fields have interior mutability.
-            Some(end) => unsafe { end.as_ref() }.next.set(first),
-            None => self.first = first,
-        }
+        self.set_end(first);
         self.last = last;
         self.len += len;
     }
@@ -146,26 +133,25 @@ impl<T: Listable> Chain<T> {
         (self.len > 0).then_some(self.first)
     }
 
-    /// Sets the link of the entry that was pushed last, for a list that the chain goes into.
+    /// Sets what comes after the entry that was pushed last, for a list that the chain goes into.
     #[inline]
     pub(crate) fn set_end(&mut self, link: Link) {
-        let end = NonNull::new(self.last).expect("a chain of some entries");
-        // SAFETY: the chain owns its entries, whose fields have interior mutability.
-        unsafe { end.as_ref() }.next.set(link);
+        match NonNull::new(self.last) {
+            // SAFETY: the chain owns its entries, whose fields have interior mutability.
+            Some(end) => unsafe { end.as_ref() }.next.set(link),
+            None => self.first = link,
+        }
     }
 
     /// Takes off the entry that was pushed first.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<Held<S>> {
         // The link of the last entry is not valid.
         self.len = self.len.checked_sub(1)?;
         let entry = NonNull::new(self.first)?;
-        // SAFETY: 1. The chain owns its entries, whose fields have interior mutability. 2. `push`
-        // got the value, and it is given out once, as it is in the chain no more.
-        let entry = unsafe {
-            self.first = entry.as_ref().next.get();
-            T::from_raw(entry)
-        };
+        // SAFETY: `push` got the value, and it is given out once, as it is in the chain no more.
+        let entry = unsafe { Held::from_raw(entry) };
+        self.first = entry.next();
         prefetch(self.first);
         if self.len == 0 {
             self.last = ptr::null_mut();
@@ -235,7 +221,7 @@ mod tests {
     use super::*;
 
     fn chain(entries: &[Entry]) -> Chain<Marked> {
-        let mut chain = Chain::new();
+        let mut chain = Chain::default();
         // SAFETY: the test owns them, and they are in no list.
         entries.iter().for_each(|entry| chain.push(unsafe { Marked::from_raw(NonNull::from(entry)) }));
         chain

@@ -113,7 +113,7 @@ mod tests {
     fn a_chain_is_pushed_whole_onto_earlier_entries() {
         let (inbox, entries) = (Inbox::new(), entries(4));
         push(&inbox, &entries[0]).expect("open");
-        let mut chain = Chain::new();
+        let mut chain = Chain::default();
         // SAFETY: the test owns the entries, and pushes them once.
         entries[1..].iter().for_each(|entry| chain.push(unsafe { Owned::new(NonNull::from(entry)) }));
         inbox.push_chain(chain).expect("open");

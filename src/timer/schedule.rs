@@ -252,7 +252,7 @@ impl<'a> Shard<'a> {
                 shared.give_places_back(len);
                 return Err(self.refuse(mine, len, Refusal::OutOfMemory, tasks));
             };
-            let mut chain = Chain::new();
+            let mut chain = Chain::default();
             let arm = |(entry, task)| {
                 let armed = Sole::arm(entry, remote.as_home(), task, deadline, ArmFlags::HANDLE);
                 let address = armed.address();
