@@ -64,13 +64,16 @@ pub(crate) enum Claimed<'a> {
     Run(Subtick, Running),
 }
 
-impl<S> Seen<S> {
+impl<S> Held<S> {
+    /// Looks at the word, for a step that depends on it.
     #[inline]
-    pub(super) fn look(entry: Held<S>) -> Self {
-        let seen = entry.state.load();
-        Self { entry, seen }
+    pub(crate) fn look(self) -> Seen<S> {
+        let seen = self.state.load();
+        Seen { entry: self, seen }
     }
+}
 
+impl<S> Seen<S> {
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
         self.seen.kind()
@@ -201,11 +204,5 @@ impl Marked {
     #[inline]
     pub(crate) fn into_owned(self) -> Owned {
         self.becomes()
-    }
-
-    /// Looks at the word, for a step that depends on it.
-    #[inline]
-    pub(crate) fn look(self) -> Seen<is::Marked> {
-        Seen::look(self)
     }
 }

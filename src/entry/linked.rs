@@ -4,7 +4,6 @@ use std::ptr::{self, NonNull};
 
 use tourbillon_wheel::Place;
 
-use super::came_up::Seen;
 use super::list::Token;
 use super::{CameUp, Entry, FromSlot, Held, Owned, Snapshot};
 use crate::sync::prefetch;
@@ -54,10 +53,10 @@ impl Linked {
     /// # Safety
     /// The wheel has just taken the entry out of its slot. It does nothing else before the end of
     /// `'w`, a lifetime that no other value has, and has the entry again only if that
-    /// [goes back](Seen::into_held).
+    /// [goes back](super::came_up::Seen::into_held).
     #[inline]
     pub(crate) unsafe fn came_up<'w>(self) -> CameUp<'w> {
-        Seen::look(Held::of(self.0))
+        Held::of(self.0).look()
     }
 
     /// Returns whether it is this entry that goes back.
