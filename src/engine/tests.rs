@@ -118,7 +118,7 @@ impl Rig {
     }
 
     fn push_moved(&self, held: &Held, entry: Queued<'_>) {
-        self.remote().push_moved(entry, || held.handle().deadline(), self.shared.timeline());
+        self.remote().push_moved(entry, || held.handle().snapshot().deadline(), self.shared.timeline());
     }
 
     fn reset_and_push(&self, held: &Held, deadline: Subtick) {

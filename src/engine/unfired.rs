@@ -61,7 +61,7 @@ impl UnfiredList {
     /// Takes off the entry that was pushed first, and returns its deadline and task.
     pub(crate) fn pop(&mut self) -> Option<(Subtick, Task)> {
         let entry = self.entries.pop()?;
-        let deadline = entry.deadline();
+        let deadline = entry.snapshot().deadline();
         let (task, entry) = entry.take_task();
         self.shared.let_go(entry);
         Some((deadline, task))

@@ -47,7 +47,6 @@ use task::Captures;
 pub(crate) use task::{Task, TaskInPlace, TaskPlace, Work};
 
 use crate::sync::ProtocolCell;
-use crate::time::Subtick;
 
 /// A pointer to an entry, or null.
 pub(crate) type Link = *mut Entry;
@@ -101,12 +100,6 @@ impl Entry {
     #[cfg(loom)]
     pub(crate) fn is_in_use(&self) -> bool {
         self.in_use.get()
-    }
-
-    /// Returns the deadline that holds at this moment.
-    #[inline]
-    pub(crate) fn deadline(&self) -> Subtick {
-        self.state.deadline()
     }
 
     /// Returns the word as it is at this moment, for a look that decides nothing.

@@ -216,12 +216,6 @@ impl State {
         self.0.store(FREE, Ordering::Relaxed);
     }
 
-    /// Returns the deadline that holds at this moment.
-    #[inline]
-    pub(crate) fn deadline(&self) -> Subtick {
-        deadline_in(self.0.load(Ordering::Relaxed))
-    }
-
     /// PENDING → CANCELLED, by a caller that owns the entry. A periodic timeout is also cancelled
     /// while a run is under way.
     #[inline]
@@ -346,7 +340,7 @@ impl State {
         self.0.fetch_and(!QUEUED, Ordering::AcqRel);
     }
 
-    /// Returns the word as it is now. The caller is an owner.
+    /// Returns the word as it is now. The caller is an owner, or looks for the deadline only.
     #[inline]
     pub(crate) fn load(&self) -> Snapshot {
         // Acquire: a thread that sees an end sees what led to it. For the engine it pairs with the

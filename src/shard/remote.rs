@@ -225,7 +225,7 @@ impl Remote {
         let Some(pushed) = self.inbox.push(&entry) else { return Err(entry) };
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
-        let deadline = unsafe { address.as_ref() }.deadline();
+        let deadline = unsafe { address.as_ref() }.snapshot().deadline();
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }

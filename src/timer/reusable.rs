@@ -246,7 +246,7 @@ impl Runs {
         if state.arming != arming {
             return;
         }
-        let deadline = state.timeout.take().map_or(Subtick::ZERO, |timeout| timeout.handle.deadline());
+        let deadline = state.timeout.take().map_or(Subtick::ZERO, |timeout| timeout.handle.snapshot().deadline());
         let Some(mut task) = state.task.take() else {
             state.waiting = Some(deadline);
             return;

@@ -285,7 +285,7 @@ impl Timeout {
     #[inline]
     pub(super) fn move_to(&self, shared: &Shared, deadline: Subtick) -> bool {
         let push = |entry: Queued<'_>| {
-            self.remote().push_moved(entry, || self.handle.deadline(), shared.timeline());
+            self.remote().push_moved(entry, || self.handle.snapshot().deadline(), shared.timeline());
         };
         match self.handle.reset(deadline, push) {
             Reset::TooLate => return false,
@@ -341,7 +341,7 @@ impl Timeout {
     /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.shared().timeline().instant_of(self.handle.deadline())
+        self.shared().timeline().instant_of(self.handle.snapshot().deadline())
     }
 
     /// Returns how long it is until the deadline: zero if it has come, or if the timeout is not
@@ -368,7 +368,7 @@ impl Timeout {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let deadline = self.handle.deadline();
+        let deadline = self.handle.snapshot().deadline();
         match () {
             () if !self.is_pending() => Duration::ZERO,
             () if deadline == Subtick::NEVER => Duration::MAX,

@@ -293,7 +293,7 @@ impl Bare {
             let (entry, remote) = (whole.entry, shared.remote(0));
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
             let handle = unsafe { Handle::new(entry) };
-            let push = |entry| remote.push_moved(entry, || handle.deadline(), shared.timeline());
+            let push = |entry| remote.push_moved(entry, || handle.snapshot().deadline(), shared.timeline());
             if handle.reset(deadline, push) == Reset::Earlier {
                 remote.ring_if_it_sleeps_past(deadline, shared.timeline());
             }

@@ -94,7 +94,6 @@ fn each_look<A: PartialEq + std::fmt::Debug>(look: impl Fn(&State) -> A, expecte
 
 #[test]
 fn looks_change_nothing_and_answer_by_the_word() {
-    each_look(State::deadline, |_| Subtick::new(10));
     each_look(|state| state.load().is_pending(), |was| was.is_pending() || was.is_in_run());
     each_look(|state| state.load().is_expired(), |was| was.phase == 2 && !was.is_in_run());
     each_look(|state| state.load().is_cancelled(), |was| was.phase == 3);
