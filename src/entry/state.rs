@@ -99,11 +99,6 @@ const fn phase_of(word: u64) -> u64 {
     word & PHASE
 }
 
-/// A tombstone: it belongs to no timeout, but to a producer, which may revive it.
-const fn is_tombstone(word: u64) -> bool {
-    word & (PHASE | HANDLE) == FREE | HANDLE
-}
-
 /// Returns the word of what has ended in this phase and keeps its entry, to be handed in or woken:
 /// what a shutdown withdraws or expires whatever its deadline, and a future whose sleep is over.
 #[inline]
@@ -173,7 +168,7 @@ impl Snapshot {
     /// Returns whether it was of no timeout, but a producer's, which may revive it.
     #[inline]
     pub(crate) fn is_tombstone(self) -> bool {
-        is_tombstone(self.0)
+        self.0 & (PHASE | HANDLE) == FREE | HANDLE
     }
 
     /// Returns whether the worker had linked it.
@@ -473,7 +468,7 @@ impl State {
     /// handle will find ORPHAN when it is dropped. A tombstone belongs to the arena.
     pub(crate) fn orphan(&self) -> bool {
         let word = self.0.fetch_or(ORPHAN, Ordering::AcqRel);
-        word & HANDLE != 0 && !is_tombstone(word)
+        word & HANDLE != 0 && !Snapshot(word).is_tombstone()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::{
     ArmFlags, BATCHED, CANCELLED, ENGINE, EXPIRED, FLAGS, HANDLE, LINKED, MOVED, OWNERS, PENDING, PHASE, QUEUED,
-    SERIES, Snapshot, State, WAKER, deadline_in, ended_in, is_tombstone, pack, phase_of,
+    SERIES, Snapshot, State, WAKER, deadline_in, ended_in, pack, phase_of,
 };
 use crate::entry::outcome::{Expire, Kind};
 use crate::sync::Ordering;
@@ -148,7 +148,7 @@ impl State {
         if word & ENGINE == 0 {
             return false;
         }
-        debug_assert!(is_tombstone(word) && self.may_be_revived(deadline, || false));
+        debug_assert!(Snapshot(word).is_tombstone() && self.may_be_revived(deadline, || false));
         let armed = pack(deadline, PENDING | ENGINE | (word & LINKED) | flags.0);
         // A strong exchange, no loop: only the engine changes a tombstone, by giving it up.
         self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
