@@ -21,8 +21,6 @@ pub(crate) use runtime::Runtime;
 
 use crate::engine::{Due, Shared};
 use crate::panics::CatchUnwind;
-#[cfg(loom)]
-use crate::sync::LocalCell;
 
 /// Where an engine's expired timeouts run.
 ///
@@ -187,19 +185,19 @@ pub(crate) fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
     struct Leave(*const Frame);
     impl Drop for Leave {
         fn drop(&mut self) {
-            RUNNING.set(self.0);
+            RUNNING.with(|running| running.set(self.0));
         }
     }
-    let outer = RUNNING.get();
+    let outer = RUNNING.with(Cell::get);
     let this = Frame { engine, outer };
-    RUNNING.set(&this);
+    RUNNING.with(|running| running.set(&this));
     let _leave = Leave(outer);
     work()
 }
 
 /// Returns whether the calling thread is running a task of this engine.
 pub(crate) fn is_running_a_task_of(engine: u64) -> bool {
-    let mut next = RUNNING.get();
+    let mut next = RUNNING.with(Cell::get);
     // SAFETY: `run_as` keeps each `Frame` on the stack of this thread for as long as it is in the
     // list. Its guard takes the frame out before that, also if the work panics.
     while let Some(this) = unsafe { next.as_ref() } {
@@ -213,7 +211,7 @@ pub(crate) fn is_running_a_task_of(engine: u64) -> bool {
 
 /// Returns whether the calling thread is running a task of any engine.
 pub(crate) fn is_running_a_task() -> bool {
-    !RUNNING.get().is_null()
+    !RUNNING.with(Cell::get).is_null()
 }
 
 #[cfg(all(test, not(loom)))]

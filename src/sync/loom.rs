@@ -28,7 +28,7 @@ pub(crate) fn sleep_briefly() {
 /// loses its token if it takes a lock before it parks. And unpark orders memory at once, and not
 /// only when the park returns.
 pub(crate) mod thread {
-    pub(crate) use loom::thread::{LocalKey, panicking, yield_now};
+    pub(crate) use loom::thread::{panicking, yield_now};
 
     use std::cell::RefCell;
     use std::io;
@@ -115,22 +115,6 @@ pub(crate) mod thread {
         pub(crate) fn spawn<T: 'static>(self, run: impl FnOnce() -> T + 'static) -> io::Result<JoinHandle<T>> {
             Ok(spawn(run))
         }
-    }
-}
-
-/// Methods that std's thread-locals have and loom's lack.
-pub(crate) trait LocalCell<T> {
-    fn get(&'static self) -> T;
-    fn set(&'static self, value: T);
-}
-
-impl<T: Copy> LocalCell<T> for thread::LocalKey<std::cell::Cell<T>> {
-    fn get(&'static self) -> T {
-        self.with(std::cell::Cell::get)
-    }
-
-    fn set(&'static self, value: T) {
-        self.with(|cell| cell.set(value));
     }
 }
 

@@ -17,8 +17,6 @@ use crate::arena::{Arena, ArenaCache, EntryCache};
 use crate::count::{Counter, Counts, Running};
 use crate::entry::{Handle, Sole, Tomb};
 use crate::shard::{EngineAddress, Remote};
-#[cfg(loom)]
-use crate::sync::LocalCell;
 use crate::sync::{OnceLock, get_or_set};
 
 /// One thread's part of one engine. What only that thread may touch is behind a [`Bound`], which
@@ -261,7 +259,7 @@ loom::thread_local! {
 
 /// Returns whether the calling thread may wait for a worker: it has no [`NoWait`].
 pub(crate) fn may_wait() -> bool {
-    MAY_WAIT.get()
+    MAY_WAIT.with(Cell::get)
 }
 
 /// While it exists, the calling thread waits for no worker: it takes new memory instead. A worker
@@ -276,15 +274,13 @@ pub(crate) struct NoWait {
 
 impl NoWait {
     pub(crate) fn begin() -> Self {
-        let before = MAY_WAIT.get();
-        MAY_WAIT.set(false);
-        Self { before, not_send: PhantomData }
+        Self { before: MAY_WAIT.with(|may| may.replace(false)), not_send: PhantomData }
     }
 }
 
 impl Drop for NoWait {
     fn drop(&mut self) {
-        MAY_WAIT.set(self.before);
+        MAY_WAIT.with(|may| may.set(self.before));
     }
 }
 
