@@ -12,7 +12,7 @@ use crate::arena::Arena;
 use crate::entry::{Handle, HandleGone};
 use crate::shard::{EngineAddress, Number, Remote};
 use crate::sync::Ordering;
-use crate::thread::{LocalRefs, ShardedRef, ThreadState};
+use crate::thread::{LocalRefs, ShardedRef};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
 /// each batch under way. Handles are not counted. Futures hold an [`EngineRef`].
@@ -119,7 +119,7 @@ impl Shared {
     /// The caller has a timer of this engine. So the references are not closed yet.
     #[inline]
     pub(crate) unsafe fn engine_ref(&self) -> EngineRef {
-        let count = self.thread_state().map_or(self.refs.teardown(), |mine| mine.state().refs());
+        let count: &LocalRefs = self.thread_state().map_or(&self.refs.teardown, |mine| &mine.state().refs);
         // SAFETY: the caller has a timer. What is returned subtracts itself when it is dropped.
         unsafe { count.add() };
         EngineRef { shared: NonNull::from(self), count: NonNull::from(count) }
@@ -134,7 +134,7 @@ impl Shared {
     pub(crate) unsafe fn close_refs(&self, on_release: impl FnOnce() + Send + 'static) {
         // A thread whose state is not among these yet has made no reference: the thread that makes
         // one has a timer, and no timer is left.
-        let counts = self.thread_states().map(ThreadState::refs);
+        let counts = self.thread_states().map(|thread| &*thread.refs);
         // SAFETY: `on_release` keeps the engine alive, and no timer is left that could make a
         // reference.
         unsafe { ShardedRef::close(&raw const self.refs, counts, on_release) };

@@ -41,9 +41,9 @@ pub(crate) struct ThreadState {
     other_shards: OnceLock<Box<[CachePadded<Counts>]>>,
     /// The batch of this engine that the thread is running.
     pub(crate) running: Running,
-    /// References of the futures that it made. On another cache line, as other threads may drop
-    /// them.
-    refs: CachePadded<LocalRefs>,
+    /// References of the futures that it made, and threads that had its number before. On another
+    /// cache line, as other threads may drop them.
+    pub(crate) refs: CachePadded<LocalRefs>,
 }
 
 /// The entries that only the thread itself takes and puts.
@@ -115,12 +115,6 @@ impl ThreadState {
         let other_shards =
             other_shards.iter().enumerate().filter(|(index, _)| shard.is_none_or(|shard| shard == *index));
         home_counts + other_shards.map(|(_, counts)| count(counts)).sum::<u64>()
-    }
-
-    /// Returns the references that this thread has made, and threads that had its number before.
-    #[inline]
-    pub(crate) fn refs(&self) -> &LocalRefs {
-        &self.refs
     }
 }
 

@@ -64,17 +64,12 @@ pub(crate) struct ShardedRef {
     unsettled: AtomicUsize,
     on_release: Mutex<Option<OnRelease>>,
     /// The count of the threads that have no state of their own.
-    teardown: CachePadded<LocalRefs>,
+    pub(crate) teardown: CachePadded<LocalRefs>,
 }
 
 impl ShardedRef {
     pub(crate) fn new() -> Self {
         Self { unsettled: AtomicUsize::new(1), on_release: Mutex::new(None), teardown: CachePadded::default() }
-    }
-
-    /// Returns the count that threads without a state of their own share.
-    pub(crate) fn teardown(&self) -> &LocalRefs {
-        &self.teardown
     }
 
     /// Closes all counts; `threads` are those of the threads that have a state. `on_release` runs
