@@ -15,7 +15,7 @@ const MAGAZINE: usize = A_FEW;
 
 /// A thread's free entries: two magazines, and a run of fresh entries. Two threads must not use it
 /// at the same time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct EntryCache {
     /// A list of `free_len` free entries, which only `put` and `open` fill.
     free: Cell<*mut Entry>,
@@ -31,16 +31,6 @@ pub(crate) struct EntryCache {
 unsafe impl Send for EntryCache {}
 
 impl EntryCache {
-    pub(crate) fn new() -> Self {
-        Self {
-            free: Cell::new(ptr::null_mut()),
-            spare: Cell::new(None),
-            fresh: Cell::new(ptr::null_mut()),
-            free_len: Cell::new(0),
-            fresh_len: Cell::new(0),
-        }
-    }
-
     /// Returns a free entry, which is the caller's. Returns `None` if the cache is empty: then the
     /// caller asks the arena for more ([`refill`](ArenaCache::refill)).
     #[inline]
@@ -202,7 +192,7 @@ mod tests {
     #[test]
     fn entries_are_recycled_within_a_thread() {
         let arena = Arena::new(0).expect("memory");
-        let cache = EntryCache::new();
+        let cache = EntryCache::default();
         let (rounds, most) = if cfg!(miri) { (3, 200) } else { (100, 1000) };
         for n in [1, 63, 64, 65, 127, 128, 129, most] {
             let taken = take(&cache, &arena, n);
@@ -219,7 +209,7 @@ mod tests {
     #[test]
     fn entries_come_home_from_a_thread_that_only_gives_back() {
         let arena = Arena::new(0).expect("memory");
-        let (thread, worker) = (EntryCache::new(), EntryCache::new());
+        let (thread, worker) = (EntryCache::default(), EntryCache::default());
         for _ in 0..if cfg!(miri) { 5 } else { 1000 } {
             let taken = take(&thread, &arena, 640);
             put(&worker, &arena, taken);
@@ -231,7 +221,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "its numbers are those of the real sizes, and many")]
     fn a_thread_that_has_taken_and_then_gives_back_keeps_two_magazines_at_most() {
         let arena = Arena::new(0).expect("memory");
-        let (thread, both) = (EntryCache::new(), EntryCache::new());
+        let (thread, both) = (EntryCache::default(), EntryCache::default());
         let taken = take(&thread, &arena, 640);
         put(&thread, &arena, taken);
         let capacity = arena.capacity();
@@ -249,7 +239,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "its numbers are those of the real sizes, and many")]
     fn chunks_double_up_to_the_largest_so_that_there_are_few() {
         let arena = Arena::new(0).expect("memory");
-        take(&EntryCache::new(), &arena, 140_000);
+        take(&EntryCache::default(), &arena, 140_000);
         let mut lens: Vec<_> = arena.chunks.iter().map(Chunk::len).collect();
         lens.reverse();
         assert_eq!(lens, [64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 32_768, 32_768, 32_768]);
@@ -259,7 +249,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "nothing goes back to the system there")]
     fn pages_that_were_given_back_are_used_before_new_memory_and_what_stayed_is_in_whole_magazines() {
         let arena = Arena::new(0).expect("memory");
-        let cache = EntryCache::new();
+        let cache = EntryCache::default();
         // All of six chunks.
         let mut taken = take(&cache, &arena, 4_032);
         let chunks = arena.chunks.iter().count();
@@ -281,7 +271,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "nothing goes back to the system there")]
     fn the_final_sweep_looks_at_all_entries_but_those_of_pages_that_were_given_back() {
         let arena = Arena::new(0).expect("memory");
-        let cache = EntryCache::new();
+        let cache = EntryCache::default();
         // All of seven chunks. Of about every other page an entry is in use.
         let is_kept = |nth: usize| nth.is_multiple_of(2 * entries_a_page());
         let (_kept, others): (Vec<_>, Vec<_>) =
@@ -295,7 +285,7 @@ mod tests {
     #[test]
     fn reserved_memory_is_used_before_new_memory() {
         let arena = Arena::new(1000).expect("memory");
-        take(&EntryCache::new(), &arena, 1000);
+        take(&EntryCache::default(), &arena, 1000);
         assert_eq!(arena.capacity(), 1000);
     }
 }

@@ -67,7 +67,7 @@ impl Core {
             inbox: Arrivals::NONE,
             cancelled: Taken::NONE,
             moved: Taken::NONE,
-            free: EntryCache::new(),
+            free: EntryCache::default(),
             wakes: Chain::default(),
             held: None,
             now: Subtick::ZERO,

@@ -91,7 +91,7 @@ impl ThreadState {
     pub(crate) unsafe fn of(engine: EngineAddress) -> Self {
         Self {
             engine,
-            own: Bound(Own { tombstones: Tombstones::new(), free: EntryCache::new() }),
+            own: Bound(Own { tombstones: Tombstones::default(), free: EntryCache::default() }),
             home: Bound(Cell::new(ptr::null())),
             known_home: Counter::default(),
             home_counts: Counts::default(),

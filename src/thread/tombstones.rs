@@ -21,16 +21,13 @@ use crate::entry::{Handle, Token, Tomb};
 const MOST: u16 = if cfg!(loom) { 2 } else { 64 };
 
 /// One producer's tombstones, all of one shard. The newest comes first, because it is in the cache.
+#[derive(Default)]
 pub(super) struct Tombstones {
     list: Cell<Option<Tomb>>,
     len: Cell<u16>,
 }
 
 impl Tombstones {
-    pub(super) fn new() -> Self {
-        Self { list: Cell::new(None), len: Cell::new(0) }
-    }
-
     /// Puts the entry of a handle that is about to go on the list. Returns false if there is no
     /// room.
     ///
@@ -98,7 +95,8 @@ mod tests {
     #[test]
     fn tombstones_are_kept_up_to_a_bound_and_come_back_the_newest_first() {
         let most = usize::from(MOST);
-        let (tombstones, entries): (_, Vec<_>) = (Tombstones::new(), (0..=MOST).map(|_| Entry::new_free()).collect());
+        let (tombstones, entries): (_, Vec<_>) =
+            (Tombstones::default(), (0..=MOST).map(|_| Entry::new_free()).collect());
         assert_eq!(tombstones.take(), None);
         for _ in 0..2 {
             let taken: Vec<_> = entries.iter().map(|entry| push(&tombstones, entry)).collect();
@@ -110,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_newest_tombstone_can_be_taken_back() {
-        let (tombstones, entries) = (Tombstones::new(), [Entry::new_free(), Entry::new_free()]);
+        let (tombstones, entries) = (Tombstones::default(), [Entry::new_free(), Entry::new_free()]);
         assert!(entries.iter().all(|entry| push(&tombstones, entry)), "room");
         tombstones.take_back(&handle(&entries[1]));
         let left = [tombstones.take(), tombstones.take()].map(|entry| entry.map(|entry| entry.address()));

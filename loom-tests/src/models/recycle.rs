@@ -17,7 +17,7 @@ struct Mine {
 
 impl Mine {
     fn of(arena: &Arc<Arena>) -> Self {
-        Self { arena: Arc::clone(arena), cache: EntryCache::new() }
+        Self { arena: Arc::clone(arena), cache: EntryCache::default() }
     }
 
     fn take(&self) -> Sole {
