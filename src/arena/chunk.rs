@@ -17,7 +17,7 @@ pub(super) const A_FEW: usize = if cfg!(loom) {
 };
 
 /// Chunks double up to this many entries (2 MiB).
-pub(super) const LARGEST_CHUNK: usize = 32_768;
+pub(crate) const LARGEST_CHUNK: usize = 32_768;
 
 /// How many fresh entries a producer takes at a time: 4 KiB, one page.
 pub(super) const RUN: usize = A_FEW;

@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
+use super::Arena;
 use super::Magazine;
 use super::chunk::{A_FEW, Run};
-use super::{Arena, Growth};
 use crate::entry::{Entry, Sole, Token};
 use crate::sync::prefetch;
 
@@ -117,10 +117,10 @@ impl ArenaCache<'_> {
         arena.depot.take().map(|magazine| cache.open(magazine)).or_else(|| arena.take_run().map(|run| cache.begin(run)))
     }
 
-    /// Returns a fresh entry out of new memory, or `None` if there is no memory.
-    pub(crate) fn grow(self, growth: Growth) -> Option<Sole> {
+    /// Returns a fresh entry out of new memory, for `most` entries, or `None` if there is no memory.
+    pub(crate) fn grow(self, most: usize) -> Option<Sole> {
         debug_assert!(!self.cache.has_fresh(), "only after `take` has found nothing");
-        self.arena.grow(growth).map(|run| self.cache.begin(run))
+        self.arena.grow(most).map(|run| self.cache.begin(run))
     }
 
     /// Puts an entry of this arena back. May push a magazine to the depot.
@@ -164,7 +164,7 @@ fn short(len: usize) -> u16 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::chunk::{Chunk, entries_a_page};
+    use super::super::chunk::{Chunk, LARGEST_CHUNK, entries_a_page};
     use super::*;
     use std::collections::HashSet;
 
@@ -178,7 +178,7 @@ mod tests {
         let mut taken = Vec::new();
         for _ in 0..n {
             let entry = cache.take().or_else(|| of(cache, arena).refill());
-            taken.push(entry.unwrap_or_else(|| of(cache, arena).grow(Growth::Double).expect("memory")));
+            taken.push(entry.unwrap_or_else(|| of(cache, arena).grow(LARGEST_CHUNK).expect("memory")));
         }
         let distinct: HashSet<_> = taken.iter().map(|entry| std::ptr::from_ref::<Entry>(entry)).collect();
         assert_eq!(distinct.len(), n, "no entry is given out twice");

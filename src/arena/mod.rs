@@ -33,7 +33,8 @@ mod shrink;
 
 use std::ptr::{self, NonNull};
 
-use chunk::{A_FEW, Chunk, Chunks, LARGEST_CHUNK, Run};
+pub(crate) use chunk::LARGEST_CHUNK;
+use chunk::{A_FEW, Chunk, Chunks, Run};
 pub(crate) use entry_cache::{ArenaCache, EntryCache};
 pub(crate) use per_thread::PerThread;
 #[cfg(all(loom, test))]
@@ -43,16 +44,8 @@ use crate::entry::{Entry, Link, Sole, Token, tables_fit};
 use crate::sync::{AtomicUsize, Ordering, SegQueue};
 
 const FIRST_CHUNK: usize = A_FEW;
-const A_LITTLE: usize = 16 * A_FEW;
-
-/// By how much an arena grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Growth {
-    /// Each chunk is twice as large as the one before, up to the largest.
-    Double,
-    /// Only enough to go on.
-    Little,
-}
+/// By so many entries an arena grows that is only to go on.
+pub(crate) const A_LITTLE: usize = 16 * A_FEW;
 
 /// More than any number of handles; see [`Arena::orphan_all`].
 const ORPHAN_BIAS: usize = usize::MAX / 2;
@@ -95,14 +88,13 @@ impl Arena {
         self.chunks.newest()?.take_run()
     }
 
-    /// Adds a chunk, as large as there is memory for, and takes a run of it. Returns `None` if
-    /// there is no memory.
+    /// Adds a chunk of at most so many entries, as large as there is memory for, and takes a run of
+    /// it. Each chunk is twice as large as the one before. Returns `None` if there is no memory.
     #[cold]
-    fn grow(&self, growth: Growth) -> Option<Run> {
+    fn grow(&self, most: usize) -> Option<Run> {
         loop {
             let newest = self.chunks.newest();
-            let len = newest.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
-            let len = if growth == Growth::Little { len.min(A_LITTLE) } else { len };
+            let len = newest.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(most));
             let mut lens =
                 std::iter::successors(Some(len), |&len| (len > FIRST_CHUNK).then(|| FIRST_CHUNK.max(len / 2)));
             let Some(chunk) = lens.find_map(Chunk::new) else {

@@ -26,7 +26,7 @@
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::arena::Growth;
+use crate::arena::{A_LITTLE, LARGEST_CHUNK};
 use crate::count::WHOLE;
 use crate::entry::Sole;
 use crate::shard::{Remote, WAKE_DEPTH};
@@ -147,8 +147,8 @@ impl Shared {
         }
         // Look again after the wait: what the worker gave back before it was seen to be done is
         // there by now.
-        let growth = if patience.is_out { Growth::Little } else { Growth::Double };
-        entry.or_else(|| mine.cache().refill()).or_else(|| mine.cache().grow(growth))
+        let most = if patience.is_out { A_LITTLE } else { LARGEST_CHUNK };
+        entry.or_else(|| mine.cache().refill()).or_else(|| mine.cache().grow(most))
     }
 
     /// Waits for the worker now if the next entry would have to, so that there is one when the

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::{driven, entries_in_use, ticks};
-use crate::arena::{Arena, EntryCache, Growth, PerThread};
+use crate::arena::{Arena, EntryCache, LARGEST_CHUNK, PerThread};
 use crate::entry::{Entry, Sole, raw};
 use crate::sync::{AtomicUsize, Ordering, thread};
 
@@ -25,7 +25,7 @@ impl Mine {
         let entry = self.cache.take().or_else(|| unsafe { self.cache.with(&self.arena) }.refill());
         // SAFETY: this cache serves this arena alone, and has no entry.
         let entry =
-            entry.unwrap_or_else(|| unsafe { self.cache.with(&self.arena) }.grow(Growth::Double).expect("memory"));
+            entry.unwrap_or_else(|| unsafe { self.cache.with(&self.arena) }.grow(LARGEST_CHUNK).expect("memory"));
         // An owner's access to an entry: loom reports another thread's access at the same time.
         raw::set_aside(&entry, ptr::null_mut());
         entry.set_in_use(true);
