@@ -31,28 +31,6 @@ pub(crate) struct EntryCache {
 unsafe impl Send for EntryCache {}
 
 impl EntryCache {
-    /// Returns a free entry, which is the caller's. Returns `None` if the cache is empty: then the
-    /// caller asks the arena for more ([`refill`](ArenaCache::refill)).
-    #[inline]
-    pub(crate) fn take(&self) -> Option<Sole> {
-        if let Some(entry) = NonNull::new(self.free.get()) {
-            let entry = sole(entry);
-            let next = entry.next();
-            prefetch(next);
-            self.free.set(next);
-            self.free_len.set(self.free_len.get() - 1);
-            return Some(entry);
-        }
-        // Entries that were used before go first.
-        if self.has_fresh() && self.spare.get().is_none() {
-            let entry = self.fresh.get();
-            self.fresh.set(entry.wrapping_add(1));
-            self.fresh_len.set(self.fresh_len.get() - 1);
-            return NonNull::new(entry).map(sole);
-        }
-        self.spare.take().map(|first| self.open(Magazine { first, len: MAGAZINE }))
-    }
-
     #[inline]
     fn has_fresh(&self) -> bool {
         self.fresh_len.get() > 0
@@ -103,10 +81,27 @@ pub(crate) struct ArenaCache<'a> {
 }
 
 impl ArenaCache<'_> {
-    /// Returns a free entry of the cache, see [`EntryCache::take`].
+    /// Returns a free entry, which is the caller's. Returns `None` if the cache is empty: then the
+    /// caller asks the arena for more ([`refill`](Self::refill)).
     #[inline]
     pub(crate) fn take(self) -> Option<Sole> {
-        self.cache.take()
+        let cache = self.cache;
+        if let Some(entry) = NonNull::new(cache.free.get()) {
+            let entry = sole(entry);
+            let next = entry.next();
+            prefetch(next);
+            cache.free.set(next);
+            cache.free_len.set(cache.free_len.get() - 1);
+            return Some(entry);
+        }
+        // Entries that were used before go first.
+        if cache.has_fresh() && cache.spare.get().is_none() {
+            let entry = cache.fresh.get();
+            cache.fresh.set(entry.wrapping_add(1));
+            cache.fresh_len.set(cache.fresh_len.get() - 1);
+            return NonNull::new(entry).map(sole);
+        }
+        cache.spare.take().map(|first| cache.open(Magazine { first, len: MAGAZINE }))
     }
 
     /// Returns a free entry of the arena, and keeps more for the next calls. Returns `None` if the
@@ -177,7 +172,7 @@ mod tests {
     fn take(cache: &EntryCache, arena: &Arena, n: usize) -> Vec<Sole> {
         let mut taken = Vec::new();
         for _ in 0..n {
-            let entry = cache.take().or_else(|| of(cache, arena).refill());
+            let entry = of(cache, arena).take().or_else(|| of(cache, arena).refill());
             taken.push(entry.unwrap_or_else(|| of(cache, arena).grow(LARGEST_CHUNK).expect("memory")));
         }
         let distinct: HashSet<_> = taken.iter().map(|entry| std::ptr::from_ref::<Entry>(entry)).collect();

@@ -22,10 +22,9 @@ impl Mine {
 
     fn take(&self) -> Sole {
         // SAFETY: this cache serves this arena alone.
-        let entry = self.cache.take().or_else(|| unsafe { self.cache.with(&self.arena) }.refill());
-        // SAFETY: this cache serves this arena alone, and has no entry.
-        let entry =
-            entry.unwrap_or_else(|| unsafe { self.cache.with(&self.arena) }.grow(LARGEST_CHUNK).expect("memory"));
+        let cache = unsafe { self.cache.with(&self.arena) };
+        let entry = cache.take().or_else(|| cache.refill());
+        let entry = entry.unwrap_or_else(|| cache.grow(LARGEST_CHUNK).expect("memory"));
         // An owner's access to an entry: loom reports another thread's access at the same time.
         raw::set_aside(&entry, ptr::null_mut());
         entry.set_in_use(true);
