@@ -3,11 +3,7 @@
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use std::marker::PhantomData;
-use std::ptr;
 use std::time::Duration;
-
-use super::ProtocolCell;
 
 /// Blocks the calling thread until another thread unparks it. Ignores the timeout.
 pub(crate) fn park_for(_timeout: Option<Duration>) {
@@ -190,34 +186,29 @@ checked_atomic!(AtomicUsize, usize);
 checked_atomic!(AtomicPtr<T>, *mut T);
 
 /// std's, as far as it is used: with its orderings, and without its lock, as it is only set to
-/// values that were made before.
+/// values that were made before. `is_set` decides which is, and who sees it. Loom switches to no
+/// other thread between an exchange of it and the access to the value.
 #[derive(Debug)]
-pub(crate) struct OnceLock<T>(AtomicPtr<T>, PhantomData<T>);
+pub(crate) struct OnceLock<T> {
+    is_set: AtomicU8,
+    value: std::sync::OnceLock<T>,
+}
 
 impl<T> OnceLock<T> {
     pub(crate) fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()), PhantomData)
+        Self { is_set: AtomicU8::new(0), value: std::sync::OnceLock::new() }
     }
 
     pub(crate) fn get(&self) -> Option<&T> {
-        // SAFETY: null, or the address of a box that `set` has leaked, and the drop frees.
-        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+        // Always a load, also if there is no value yet: a model tries both orders.
+        let is_set = self.is_set.load(Ordering::Acquire) != 0;
+        self.value.get().filter(|_| is_set)
     }
 
     pub(crate) fn set(&self, value: T) -> Result<(), T> {
-        let value = Box::into_raw(Box::new(value));
-        let set = self.0.compare_exchange(ptr::null_mut(), value, Ordering::AcqRel, Ordering::Acquire);
-        // SAFETY: another value was set, so no other thread knows this box.
-        set.map(|_| ()).map_err(|_| *unsafe { Box::from_raw(value) })
-    }
-}
-
-impl<T> Drop for OnceLock<T> {
-    fn drop(&mut self) {
-        let value = self.0.load(Ordering::Acquire);
-        if !value.is_null() {
-            // SAFETY: `set` has leaked this box, and it is dropped here once.
-            drop(unsafe { Box::from_raw(value) });
+        match self.is_set.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => self.value.set(value),
+            Err(_) => Err(value),
         }
     }
 }
@@ -235,24 +226,19 @@ pub(crate) struct SegQueue<T> {
 #[derive(Debug)]
 struct Place<T> {
     written: AtomicU8,
-    value: ProtocolCell<Option<T>>,
+    /// Of std, so that loom does not see it: `written` alone orders the accesses.
+    value: std::sync::Mutex<Option<T>>,
 }
-
-// SAFETY: only the thread that claimed a place on the tail writes its value, and only the thread
-// that claimed it on the head takes it.
-unsafe impl<T: Send> Sync for SegQueue<T> {}
 
 impl<T> SegQueue<T> {
     pub(crate) fn new() -> Self {
-        let place = |_| Place { written: AtomicU8::new(0), value: ProtocolCell::new(None) };
+        let place = |_| Place { written: AtomicU8::new(0), value: std::sync::Mutex::new(None) };
         Self { head: AtomicUsize::new(0), tail: AtomicUsize::new(0), places: std::array::from_fn(place) }
     }
 
     pub(crate) fn push(&self, value: T) {
         let place = &self.places[self.tail.fetch_add(1, Ordering::SeqCst)];
-        // SAFETY: this thread has just claimed the place on the tail, so no other thread writes to
-        // it.
-        place.value.with_mut(|to| unsafe { *to = Some(value) });
+        *place.value.lock().expect("nobody panics here") = Some(value);
         place.written.store(1, Ordering::Release);
     }
 
@@ -265,9 +251,7 @@ impl<T> SegQueue<T> {
                     while place.written.load(Ordering::Acquire) == 0 {
                         thread::yield_now();
                     }
-                    // SAFETY: this thread has just claimed the place on the head, and the value has
-                    // been written.
-                    return place.value.with_mut(|from| unsafe { (*from).take() });
+                    return place.value.lock().expect("nobody panics here").take();
                 }
                 Err(now) => head = now,
             }
