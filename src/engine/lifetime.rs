@@ -248,16 +248,14 @@ impl Shared {
     /// and its final sweep counted it.
     #[inline]
     fn free_entry(handle: Handle) -> Option<Handle> {
-        if !handle.is_orphan() {
-            let shared = Shared::of_remote(Remote::at(handle.home()));
-            match shared.thread_state() {
-                // Into this thread's own free list, where no other thread finds the entry before it
-                // is marked free.
-                // SAFETY: this thread's list is no other thread's, and `free` marks the entry below
-                // before this thread takes anything out of it.
-                Some(mine) => mine.put_entry(unsafe { handle.to_sole() }),
-                None => return Self::free_entry_in_teardown(handle),
-            }
+        match Shared::of_remote(Remote::at(handle.home())).thread_state() {
+            // Into this thread's own free list, where no other thread finds the entry before it is
+            // marked free. If the final sweep has passed, that does no harm: this handle keeps the
+            // engine's memory.
+            // SAFETY: this thread's list is no other thread's, and `free` marks the entry below
+            // before this thread takes anything out of it.
+            Some(mine) => mine.put_entry(unsafe { handle.to_sole() }),
+            None => return Self::free_entry_in_teardown(handle),
         }
         // From here on the engine may be gone, unless this returns the handle.
         handle.free()

@@ -135,13 +135,6 @@ impl Handle {
         self.state.handle_lets_go()
     }
 
-    /// Returns whether the arena's final sweep has passed the entry, of which this is the last
-    /// owner.
-    #[inline]
-    pub(crate) fn is_orphan(&self) -> bool {
-        self.state.is_orphan()
-    }
-
     /// Returns the entry, for a free list.
     ///
     /// # Safety

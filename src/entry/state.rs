@@ -459,11 +459,6 @@ impl State {
         self.0.swap(FREE, Ordering::AcqRel) & ORPHAN != 0
     }
 
-    /// Returns whether the arena's final sweep has passed this entry.
-    pub(in crate::entry) fn is_orphan(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & ORPHAN != 0
-    }
-
     /// Marks the entry for the arena's final sweep. Returns true if a handle still holds it; the
     /// handle will find ORPHAN when it is dropped. A tombstone belongs to the arena.
     pub(crate) fn orphan(&self) -> bool {

@@ -100,7 +100,6 @@ fn looks_change_nothing_and_answer_by_the_word() {
     let load = |state: &State| (state.load().deadline(), state.load().kind());
     each_look(load, |was| (Subtick::new(10), was.kind()));
     each_look(|state| state.load().is_changing(), |was| was.is_changing());
-    each_look(State::is_orphan, |was| was.orphan);
 }
 
 #[test]
