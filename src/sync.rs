@@ -57,24 +57,6 @@ pub(crate) use imp::*;
 #[cfg(all(count_accesses, not(loom)))]
 pub use imp::accesses;
 
-/// Tells the side that counts, if it is selected, that the calling thread reads this memory.
-#[cfg_attr(count_accesses, track_caller)]
-#[inline(always)]
-fn reads<T: ?Sized>(memory: &T) {
-    #[cfg(all(count_accesses, not(loom)))]
-    accesses::tell(accesses::Kind::Read, memory);
-    let _ = memory;
-}
-
-/// The same of a write.
-#[cfg_attr(count_accesses, track_caller)]
-#[inline(always)]
-fn writes<T: ?Sized>(memory: &T) {
-    #[cfg(all(count_accesses, not(loom)))]
-    accesses::tell(accesses::Kind::Write, memory);
-    let _ = memory;
-}
-
 /// A cell whose exclusive access is guaranteed by a protocol, and not by the borrow checker. Loom
 /// checks the protocol.
 #[derive(Debug)]
@@ -103,7 +85,8 @@ impl<T> ProtocolCell<T> {
     #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
-        reads(self);
+        #[cfg(all(count_accesses, not(loom)))]
+        accesses::tell(accesses::Kind::Read, self);
         #[cfg(not(loom))]
         return read(self.0.get());
         #[cfg(loom)]
@@ -114,7 +97,8 @@ impl<T> ProtocolCell<T> {
     #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
-        writes(self);
+        #[cfg(all(count_accesses, not(loom)))]
+        accesses::tell(accesses::Kind::Write, self);
         #[cfg(not(loom))]
         return write(self.0.get());
         #[cfg(loom)]
@@ -145,25 +129,28 @@ impl<T: Copy> ProtocolCell<T> {
 /// A number that one thread writes and any thread may read. All accesses are relaxed, and cost as
 /// much as plain ones. No protocol depends on it, so models need not see it.
 #[derive(Debug, Default)]
-pub(crate) struct Shown(std::sync::atomic::AtomicU64);
+pub(crate) struct Shown(ShownWord);
+
+#[cfg(not(loom))]
+use imp::AtomicU64 as ShownWord;
+#[cfg(loom)]
+use std::sync::atomic::AtomicU64 as ShownWord;
 
 impl Shown {
     pub(crate) const fn new(value: u64) -> Self {
-        Self(std::sync::atomic::AtomicU64::new(value))
+        Self(ShownWord::new(value))
     }
 
     #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn get(&self) -> u64 {
-        reads(self);
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed)
     }
 
     #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn set(&self, value: u64) {
-        writes(self);
-        self.0.store(value, std::sync::atomic::Ordering::Relaxed);
+        self.0.store(value, Ordering::Relaxed);
     }
 }
 
