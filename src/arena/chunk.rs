@@ -32,6 +32,11 @@ pub(super) fn entries_a_page() -> usize {
     if cfg!(loom) { 1 } else { page_size() / size_of::<Entry>() }
 }
 
+/// Returns the place in memory of the page that an entry lies in, in pages. There are such pages.
+pub(super) fn page_of(entry: NonNull<Entry>) -> usize {
+    entry.addr().get() / size_of::<Entry>() / entries_a_page()
+}
+
 /// An array of entries, of which the first `issued` have been handed out.
 ///
 /// Dropping it would leak tasks that are still in entries. There are none: the thread that takes an
@@ -162,17 +167,13 @@ impl Chunk {
         }))
     }
 
-    /// Returns where the entries begin, and how many bytes they take.
-    pub(super) fn place(&self) -> (usize, usize) {
-        (self.entries.first().addr().get(), self.len() * size_of::<Entry>())
+    /// Returns the [place](page_of) of a page.
+    pub(super) fn place(&self, page: usize) -> usize {
+        page_of(self.entries.get(self.first_of(page)))
     }
 
-    /// Returns which of these pages an entry of the chunk lies in, or `None` if it lies outside of
-    /// them, at an edge.
-    pub(super) fn page_of(&self, entry: &Entry) -> Option<usize> {
-        self.page_at((ptr::from_ref(entry).addr() - self.entries.first().addr().get()) / size_of::<Entry>())
-    }
-
+    /// Returns which of the pages a place lies in, or `None` if it lies outside of them, at an
+    /// edge.
     fn page_at(&self, index: usize) -> Option<usize> {
         let page = index.checked_sub(self.before_pages)?.checked_div(entries_a_page())?;
         (page < self.pages).then_some(page)
