@@ -92,12 +92,9 @@ impl<S> Chain<Held<S>> {
     /// Adds an entry before all others.
     #[inline]
     pub(crate) fn push_front(&mut self, entry: Held<S>) {
-        entry.entry().next.set(self.first);
-        self.first = entry.into_raw().as_ptr();
-        if self.len == 0 {
-            self.last = self.first;
-        }
-        self.len += 1;
+        let others = std::mem::take(self);
+        self.push(entry);
+        self.append(others);
     }
 
     /// Splits off the first `len` entries, or all if there are fewer. Goes through them.

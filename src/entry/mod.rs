@@ -220,13 +220,6 @@ pub(crate) mod raw {
     }
 
     /// # Safety
-    /// The caller is one of the entry's owners for all of `'a`.
-    pub(crate) unsafe fn entry_ref<'a>(entry: std::ptr::NonNull<Entry>) -> &'a Entry {
-        // SAFETY: the caller says so.
-        unsafe { entry.as_ref() }
-    }
-
-    /// # Safety
     /// As for `Entry::take_task`.
     pub(crate) unsafe fn take_task(entry: &Entry) -> Task {
         // SAFETY: the task is the caller's.

@@ -303,7 +303,7 @@ impl Bare {
     /// Does what a producer does with an entry that was not accepted. Drops its task.
     pub(super) fn take_back(&self, entry: NonNull<Entry>) {
         // SAFETY: the caller owns the entry.
-        let this = unsafe { raw::entry_ref(entry) };
+        let this = unsafe { entry.as_ref() };
         this.state.disarm();
         // SAFETY: the entry was never published, and still has its task.
         drop(unsafe { raw::take_task(&this) });
