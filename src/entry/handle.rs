@@ -75,8 +75,12 @@ impl Handle {
     pub(crate) unsafe fn watch(&self, waker: &Waker) -> bool {
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
         // So it is not another waker that has since got the same address.
+        // SAFETY: the captures are a waker, and only the future, which is the caller, writes them
+        // before its handle goes. Whoever takes the waker out copies its bytes. A taken one is only
+        // compared by its address.
+        let is_the_same = || self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker));
         // SAFETY: the caller says so.
-        self.snapshot().is_pending() && unsafe { self.wakes_the_same(waker) || self.change(waker) }
+        self.snapshot().is_pending() && (is_the_same() || unsafe { self.change(waker) })
     }
 
     /// # Safety
@@ -88,8 +92,9 @@ impl Handle {
         if !self.state.begin_change() {
             return false;
         }
-        // SAFETY: the caller is the future, and has begun to change it.
-        let before = unsafe { self.replace_waker(waker) };
+        // SAFETY: a waker is there, and the caller is its future, which has begun to change it.
+        // Whoever ends the wait now leaves it to the future.
+        let before = self.captures.with_mut(|place| unsafe { ptr::replace(place.cast::<Waker>(), waker) });
         let is_pending = self.state.end_change();
         // SAFETY: the wait has ended during the change, so the waker was left to the future.
         let left = (!is_pending).then(|| unsafe { self.take_task() });

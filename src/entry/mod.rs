@@ -28,8 +28,6 @@ mod table_and_home;
 mod task;
 
 use std::mem::ManuallyDrop;
-use std::ptr;
-use std::task::Waker;
 
 pub(crate) use came_up::{CameUp, Claimed, Claiming, Claims};
 pub(crate) use handle::{Handle, Tomb};
@@ -82,8 +80,8 @@ impl Entry {
     pub(crate) fn new_free() -> Self {
         Self {
             state: State::free_word(),
-            next: ProtocolCell::new(ptr::null_mut()),
-            aside: ProtocolCell::new(ptr::null_mut()),
+            next: ProtocolCell::new(std::ptr::null_mut()),
+            aside: ProtocolCell::new(std::ptr::null_mut()),
             table_and_home: TableAndHome::none(),
             captures: ProtocolCell::new(task::NO_CAPTURES),
             #[cfg(loom)]
@@ -178,28 +176,6 @@ impl Entry {
         // SAFETY: the caller's entry was armed, so there is a table.
         let vtable = unsafe { self.table_and_home.table().unwrap_unchecked() };
         TaskPlace::new(Task { vtable, captures: self.captures.get() })
-    }
-
-    /// Returns whether the waker in the entry wakes the same task as `waker`.
-    ///
-    /// # Safety
-    /// The caller is the future of the entry, whose task is a waker, and has the handle.
-    #[inline]
-    unsafe fn wakes_the_same(&self, waker: &Waker) -> bool {
-        // SAFETY: the captures are a waker, and only the future, which is the caller,
-        // writes them before its handle goes. Whoever takes the waker out copies its bytes. A taken
-        // one is only compared by its address.
-        self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker))
-    }
-
-    /// Puts another waker in, and returns the one before.
-    ///
-    /// # Safety
-    /// The caller is the future of the entry, whose task is a waker, has the handle, and has
-    /// [begun](State::begin_change) to change it.
-    unsafe fn replace_waker(&self, waker: Waker) -> Waker {
-        // SAFETY: a waker is there. Whoever ends the wait now leaves it to the future.
-        self.captures.with_mut(|place| unsafe { ptr::replace(place.cast(), waker) })
     }
 }
 
