@@ -131,7 +131,7 @@ impl Owned {
     #[inline]
     pub(crate) fn link(self) -> Result<(Linked, Subtick), Self> {
         match self.state.link() {
-            Some(deadline) => Ok((Linked::at(self.into_raw()), deadline)),
+            Some(deadline) => Ok((Linked(self.into_raw()), deadline)),
             None => Err(self),
         }
     }

@@ -20,10 +20,11 @@ pub(crate) fn fits_links(first: NonNull<()>, bytes: usize) -> bool {
 }
 
 /// The address of an entry, for a cell of the wheel. A wheel that has this value in a cell has the
-/// engine's ownership of the entry, and its `next`.
+/// engine's ownership of the entry, and its `next`. The entry is on its way into the wheel; or a
+/// queue held it, and it is in the wheel, or was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct Linked(NonNull<Entry>);
+pub(crate) struct Linked(pub(super) NonNull<Entry>);
 
 // SAFETY: the engine's ownership may be passed on between threads, with the wheel.
 unsafe impl Send for Linked {}
@@ -32,12 +33,6 @@ unsafe impl Send for Linked {}
 unsafe impl Token for Linked {}
 
 impl Linked {
-    /// The entry is on its way into the wheel. Or a queue held it, and it is in the wheel, or was.
-    #[inline]
-    pub(super) fn at(entry: NonNull<Entry>) -> Self {
-        Self(entry)
-    }
-
     /// Takes an entry back from the wheel.
     ///
     /// # Safety

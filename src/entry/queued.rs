@@ -66,7 +66,7 @@ impl FromQueue {
     #[inline]
     pub(crate) fn pop(self) -> OutOfQueue {
         match self.entry().state.pop() {
-            Popped::Moved => OutOfQueue::Moved(Linked::at(self.0)),
+            Popped::Moved => OutOfQueue::Moved(Linked(self.0)),
             Popped::Cancelled => OutOfQueue::Cancelled(CancelledInSlot(self)),
             Popped::Elsewhere => OutOfQueue::Elsewhere,
             // SAFETY: QUEUED was the last owner, and this value is that.
@@ -92,7 +92,7 @@ pub(crate) struct CancelledInSlot(FromQueue);
 impl CancelledInSlot {
     #[inline]
     pub(crate) fn linked(&self) -> Linked {
-        Linked::at(self.0.0)
+        Linked(self.0.0)
     }
 
     /// Gives both ownerships up. Returns the entry if nobody else owns it.
