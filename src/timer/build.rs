@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Timer;
 use super::builder::Builder;
 use super::driver::{Bell, Driver, ring};
-use super::engine::{Engine, Runner};
+use super::engine::{Owner, Runner};
 use super::error::{BuildError, check, check_count};
 use crate::arena::Arena;
 use crate::engine::{Core, SharedPlan, SharedRef};
@@ -55,7 +55,7 @@ impl Builder {
         let workers = Workers::new(plan, made, &shared, || Dispatch::new(executor.clone(), hooks.clone()));
         let doorbell = crate::sync::Arc::clone(&workers);
         shared.set_waker(move |remote| Workers::wake(&doorbell, remote));
-        Ok(Timer::new_on(Engine::new(shared, Runner::Workers(workers), Some(executor), self.slots())))
+        Ok(Timer { engine: Arc::new(Owner::new(shared, Runner::Workers(workers), Some(executor), self.slots())) })
     }
 
     /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The
@@ -99,7 +99,8 @@ impl Builder {
         let shards = Arc::new(Mutex::new(shards));
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
         let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
-        Ok((Timer::new_on(Engine::new(shared, Runner::Driver(shards), None, self.slots())), driver))
+        let owner = Owner::new(shared, Runner::Driver(shards), None, self.slots());
+        Ok((Timer { engine: Arc::new(owner) }, driver))
     }
 
     fn slots(&self) -> usize {

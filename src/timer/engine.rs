@@ -1,5 +1,6 @@
 //! The part of an engine that its `Timer`s share, and how an engine ends.
 
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,18 +39,6 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(shared: SharedRef, runner: Runner, executor: Option<Chosen>, ticks_per_wheel: usize) -> Self {
-        events::engine_begins();
-        Self {
-            shared,
-            runner,
-            ticks_per_wheel,
-            state: AtomicU8::new(RUNNING),
-            unfired: Mutex::new(None),
-            executor: Mutex::new(executor),
-        }
-    }
-
     pub(super) fn is_driven(&self) -> bool {
         matches!(self.runner, Runner::Driver(_))
     }
@@ -226,17 +215,23 @@ pub(super) fn close_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Co
 pub(super) struct Owner {
     /// The same as the engine's. It stands here too, so that a schedule follows one pointer less.
     pub(super) shared: SharedRef,
-    /// Set until the destructor takes it.
-    engine: Option<Arc<Engine>>,
+    pub(super) engine: ManuallyDrop<Arc<Engine>>,
 }
 
 impl Owner {
-    pub(super) fn of(engine: Arc<Engine>) -> Self {
-        Self { shared: engine.shared.clone(), engine: Some(engine) }
-    }
-
-    pub(super) fn engine(&self) -> &Arc<Engine> {
-        self.engine.as_ref().expect("only the destructor takes it")
+    /// Makes an engine, which also hears of its clock from here on.
+    pub(super) fn new(shared: SharedRef, runner: Runner, executor: Option<Chosen>, ticks_per_wheel: usize) -> Self {
+        events::engine_begins();
+        let engine = Arc::new(Engine {
+            shared: shared.clone(),
+            runner,
+            ticks_per_wheel,
+            state: AtomicU8::new(RUNNING),
+            unfired: Mutex::new(None),
+            executor: Mutex::new(executor),
+        });
+        shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
+        Self { shared, engine: ManuallyDrop::new(engine) }
     }
 }
 
@@ -244,16 +239,19 @@ impl Deref for Owner {
     type Target = Engine;
 
     fn deref(&self) -> &Engine {
-        self.engine()
+        &self.engine
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let engine = self.engine.take();
-        // SAFETY: the owner of the timers ends once, after all of them. The engine holds its shared
-        // part.
-        unsafe { self.shared.close_refs(move || drop(engine)) };
+        // SAFETY: 1. This destructor runs once, so the engine is taken out once. It goes to the
+        // thread that settles the last reference, which sees all that the others did. 2. The owner
+        // of the timers ends once, after all of them. The engine holds its shared part.
+        unsafe {
+            let engine = ManuallyDrop::take(&mut self.engine);
+            self.shared.close_refs(move || drop(engine));
+        }
     }
 }
 

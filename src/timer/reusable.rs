@@ -58,7 +58,7 @@ impl Timer {
             return Err(ScheduleError::new(Refusal::Shutdown, task));
         }
         let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), waiting: None };
-        let engine = Arc::downgrade(self.engine.engine());
+        let engine = Arc::downgrade(&self.engine.engine);
         Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs { state: Mutex::new(state), engine }) })
     }
 }

@@ -275,7 +275,7 @@ pub(crate) struct WeakTimer(std::sync::Weak<Engine>);
 #[cfg(feature = "metrics")]
 impl Timer {
     pub(crate) fn watch(&self) -> WeakTimer {
-        WeakTimer(std::sync::Arc::downgrade(self.engine.engine()))
+        WeakTimer(std::sync::Arc::downgrade(&self.engine.engine))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::builder::Builder;
-use super::engine::{Engine, Owner};
+use super::engine::Owner;
 use super::error::BuildError;
 use super::schedule::Shard;
 use crate::engine::EngineRef;
@@ -156,13 +156,6 @@ impl Timer {
     /// ```
     pub fn shrink(&self) -> usize {
         self.engine.shared.shrink()
-    }
-
-    /// The engine also hears of its clock from here on.
-    pub(super) fn new_on(engine: Engine) -> Self {
-        let engine = Arc::new(engine);
-        engine.shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
-        Self { engine: Arc::new(Owner::of(engine)) }
     }
 
     #[inline]
