@@ -58,15 +58,3 @@ impl<T> Drop for CatchUnwind<T> {
 pub(crate) fn discard(panic: Box<dyn Any + Send>) {
     catch_unwind(AssertUnwindSafe(move || drop(panic))).unwrap_or_else(std::mem::forget);
 }
-
-/// Says of public types that they may be used after a panic. The engine catches the panics of all
-/// user code that it calls, and its own steps do not panic half-way.
-macro_rules! unwind_safe {
-    ($($type:ty),*) => {
-        $(
-            impl std::panic::UnwindSafe for $type {}
-            impl std::panic::RefUnwindSafe for $type {}
-        )*
-    };
-}
-pub(crate) use unwind_safe;

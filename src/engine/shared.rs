@@ -310,6 +310,10 @@ impl Shared {
     }
 }
 
+/// The handles may be used after a panic. The engine catches the panics of all user code that it
+/// calls, and its own steps do not panic half-way.
+impl std::panic::RefUnwindSafe for Shared {}
+
 /// Owners of an engine give `&Shared` to any thread, and drop it on any.
 #[cfg(not(loom))]
 const _: () = {

@@ -185,6 +185,8 @@ unsafe impl Sync for Entry {}
 // SAFETY: an entry has atomics, addresses in its own engine, and a task, which is `Send`. No part
 // of it is bound to a thread.
 unsafe impl Send for Entry {}
+/// Its owners may use it after a panic: no step on it panics half-way.
+impl std::panic::RefUnwindSafe for Entry {}
 
 /// Access to the parts of an entry for the models.
 #[cfg(loom)]

@@ -15,8 +15,6 @@ pub use timeout_future::{Elapsed, TimeoutFuture};
 use crate::timer::Timer;
 use timeout_future::Limit;
 
-crate::panics::unwind_safe!(Sleep, Interval);
-
 impl Timer {
     /// Returns a future that is ready after `delay` from now. See [`Sleep`].
     ///

@@ -115,6 +115,9 @@ impl Takes {
     }
 }
 
+/// Producers may use it after a panic: none of its steps panics half-way.
+impl std::panic::RefUnwindSafe for Remote {}
+
 impl Remote {
     /// Makes the remote of a shard of the engine at this address.
     ///

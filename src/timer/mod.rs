@@ -39,5 +39,3 @@ pub(crate) use stats::WeakTimer;
 pub use stats::{ShardStats, Stats};
 pub use timeout::Timeout;
 pub use timer::Timer;
-
-crate::panics::unwind_safe!(Timer, Timeout, TimeoutGuard, Reusable, Shard<'_>, ShutdownFuture);
