@@ -318,30 +318,16 @@ pub use timer::{
 };
 pub use worker::{Pinning, Turn, WaitStrategy};
 
-/// The README's examples are tests.
-#[cfg(all(doctest, feature = "tokio"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
-/// The examples of the pages for users of other timers are tests.
+// The examples of the README, and of the pages for users of other timers, are tests.
 #[cfg(doctest)]
-mod coming_from {
-    #[doc = include_str!("../docs/coming-from/agrona.md")]
-    struct Agrona;
-    #[doc = include_str!("../docs/coming-from/csharp.md")]
-    struct Csharp;
-    #[doc = include_str!("../docs/coming-from/dubbo.md")]
-    struct Dubbo;
-    #[doc = include_str!("../docs/coming-from/go.md")]
-    struct Go;
-    #[doc = include_str!("../docs/coming-from/go-timingwheel.md")]
-    struct GoTimingwheel;
-    #[doc = include_str!("../docs/coming-from/jdk.md")]
-    struct Jdk;
-    #[doc = include_str!("../docs/coming-from/kafka.md")]
-    struct Kafka;
-    #[doc = include_str!("../docs/coming-from/netty.md")]
-    struct Netty;
-    #[doc = include_str!("../docs/coming-from/tokio.md")]
-    struct Tokio;
-}
+#[cfg_attr(feature = "tokio", doc = include_str!("../README.md"))]
+#[doc = include_str!("../docs/coming-from/agrona.md")]
+#[doc = include_str!("../docs/coming-from/csharp.md")]
+#[doc = include_str!("../docs/coming-from/dubbo.md")]
+#[doc = include_str!("../docs/coming-from/go.md")]
+#[doc = include_str!("../docs/coming-from/go-timingwheel.md")]
+#[doc = include_str!("../docs/coming-from/jdk.md")]
+#[doc = include_str!("../docs/coming-from/kafka.md")]
+#[doc = include_str!("../docs/coming-from/netty.md")]
+#[doc = include_str!("../docs/coming-from/tokio.md")]
+struct Documents;
