@@ -1,6 +1,5 @@
 //! Ticks at a fixed rate, for async code.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -36,6 +35,7 @@ use crate::timer::Timer;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 #[must_use = "an Interval does nothing unless its ticks are awaited or polled"]
 pub struct Interval {
     sleep: Sleep,
@@ -135,15 +135,5 @@ impl Interval {
     pub fn reset_at(&mut self, deadline: Instant) {
         let next = self.sleep.timeline().moment_at(deadline);
         self.go_on(next);
-    }
-}
-
-impl fmt::Debug for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interval")
-            .field("next", &self.sleep.deadline())
-            .field("period", &self.period)
-            .field("missed", &self.missed)
-            .finish()
     }
 }
