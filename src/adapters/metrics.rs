@@ -195,9 +195,6 @@ impl Publisher {
     /// ```
     #[must_use = "a Publisher publishes when it is told to"]
     pub fn with_labels(timer: &Timer, labels: impl IntoLabels) -> Self {
-        describe(ENGINE_COUNTERS, ENGINE_GAUGES);
-        describe(COUNTERS, GAUGES);
-        lateness::describe();
         let (labels, now, stats) = (labels.into_labels(), timer.now(), timer.stats());
         let of_shard = |(shard, stats): (usize, ShardStats)| {
             let labels = and(&labels, Label::new("shard", shard.to_string()));
@@ -262,24 +259,22 @@ struct Set<S> {
 }
 
 impl<S> Set<S> {
+    /// A gauge's name ends with its unit, if that is seconds.
     fn new(counters: &[Row<S, u64>], gauges: &[Row<S, f64>], labels: &[Label]) -> Self {
-        Self {
-            counters: counters.iter().map(|&(name, _, of)| (counter!(name, labels.iter()), of)).collect(),
-            gauges: gauges.iter().map(|&(name, _, of)| (gauge!(name, labels.iter()), of)).collect(),
-        }
+        let counter = |&(name, is, of): &Row<S, u64>| {
+            describe_counter!(name, Unit::Count, is);
+            (counter!(name, labels.iter()), of)
+        };
+        let gauge = |&(name, is, of): &Row<S, f64>| {
+            let unit = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
+            describe_gauge!(name, unit, is);
+            (gauge!(name, labels.iter()), of)
+        };
+        Self { counters: counters.iter().map(counter).collect(), gauges: gauges.iter().map(gauge).collect() }
     }
 
     fn publish(&self, from: &S) {
         self.counters.iter().for_each(|(counter, of)| counter.absolute(of(from)));
         self.gauges.iter().for_each(|(gauge, of)| gauge.set(of(from)));
-    }
-}
-
-/// A gauge's name ends with its unit, if that is seconds.
-fn describe<S>(counters: &[Row<S, u64>], gauges: &[Row<S, f64>]) {
-    counters.iter().for_each(|&(name, is, _)| describe_counter!(name, Unit::Count, is));
-    for &(name, is, _) in gauges {
-        let unit = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
-        describe_gauge!(name, unit, is);
     }
 }

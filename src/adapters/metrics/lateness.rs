@@ -39,6 +39,7 @@ pub(super) struct Quantiles {
 impl Quantiles {
     /// The last minute begins `now`, with what has been recorded by then. Allocates.
     pub(super) fn new(name: &'static str, labels: &[Label], now: Instant, lateness: Lateness) -> Self {
+        describe_gauge!(name, Unit::Seconds, "How late tasks began to run, in the last minute");
         let quantile = |(quantile, _)| gauge!(name, and(labels, Label::from_static_parts("quantile", quantile)));
         Self {
             gauges: QUANTILES.into_iter().map(quantile).collect(),
@@ -88,6 +89,9 @@ pub(super) struct Histogram {
 
 impl Histogram {
     pub(super) fn new(labels: &[Label]) -> Self {
+        describe_gauge!(BUCKET, Unit::Count, "Runs that were at most so late, since the engine's start");
+        describe_gauge!(COUNT, Unit::Count, "Runs whose lateness was recorded, since the engine's start");
+        describe_gauge!(SUM, Unit::Seconds, "The sum of all lateness since the engine's start, exact to a 32nd");
         let ends = POWERS.map(|power| Duration::from_nanos((1 << power) - 1));
         let le = |le: String| gauge!(BUCKET, and(labels, Label::new("le", le)));
         let name = |end: Duration| format!("{}.{:09}", end.as_secs(), end.subsec_nanos());
@@ -106,16 +110,6 @@ impl Histogram {
         self.all.iter().for_each(|gauge| gauge.set(count));
         self.sum.set(lateness.sum_s());
     }
-}
-
-pub(super) fn describe() {
-    let is = "How late tasks began to run, in the last minute";
-    for name in ["tourbillon_lateness_seconds", "tourbillon_shard_lateness_seconds"] {
-        describe_gauge!(name, Unit::Seconds, is);
-    }
-    describe_gauge!(BUCKET, Unit::Count, "Runs that were at most so late, since the engine's start");
-    describe_gauge!(COUNT, Unit::Count, "Runs whose lateness was recorded, since the engine's start");
-    describe_gauge!(SUM, Unit::Seconds, "The sum of all lateness since the engine's start, exact to a 32nd");
 }
 
 /// Returns these labels and one more.
