@@ -309,7 +309,7 @@ impl Future for ShutdownFuture {
     type Output = Result<Vec<Unfired>, ShutdownError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.is_forked() {
+        if fork::is_forked_since(self.generation) {
             return Poll::Ready(Err(ShutdownError::Forked));
         }
         // A waker is cloned before the lock, and dropped after it: both are user code.
@@ -325,16 +325,10 @@ impl Future for ShutdownFuture {
     }
 }
 
-impl ShutdownFuture {
-    fn is_forked(&self) -> bool {
-        fork::is_forked_since(self.generation)
-    }
-}
-
 impl Drop for ShutdownFuture {
     /// Lets go of the task that waited: a drain may go on for long.
     fn drop(&mut self) {
-        if self.is_forked() {
+        if fork::is_forked_since(self.generation) {
             return;
         }
         let waker = lock(&self.state).waker.take();
@@ -344,7 +338,7 @@ impl Drop for ShutdownFuture {
 
 impl fmt::Debug for ShutdownFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_under_way = self.is_forked() || lock(&self.state).answer.is_none();
+        let is_under_way = fork::is_forked_since(self.generation) || lock(&self.state).answer.is_none();
         f.debug_struct("ShutdownFuture").field("is_under_way", &is_under_way).finish()
     }
 }
