@@ -174,11 +174,8 @@ impl Turning {
 
 impl Drop for Turning {
     fn drop(&mut self) {
-        let mut engines = lock(&ENGINES);
-        let this = engines.iter().position(|engine| Arc::ptr_eq(engine, &self.0)).map(|at| engines.swap_remove(at));
-        drop(engines);
-        // Not under the lock: it may be the last one to hold the engine.
-        drop(this);
+        // The engine does not end under the lock: this still holds it.
+        lock(&ENGINES).retain(|engine| !Arc::ptr_eq(engine, &self.0));
     }
 }
 
