@@ -113,17 +113,14 @@ impl Turns {
     /// the next one. `now` returns `None` if the engine's time stands still.
     #[inline]
     pub(crate) fn end(&mut self, shard: usize, began_ns: u64, more: bool, now: impl FnOnce() -> Option<u64>) {
-        if is_listened_to() {
-            self.look(shard, began_ns, more, now());
+        if !is_listened_to() {
+            return;
         }
-    }
-
-    fn look(&mut self, shard: usize, began_ns: u64, more: bool, now_ns: Option<u64>) {
         if self.left_over == 0 {
             self.since_ns = began_ns;
         }
         self.left_over = if more { self.left_over + 1 } else { 0 };
-        let Some(now_ns) = now_ns else { return };
+        let Some(now_ns) = now() else { return };
         let took_ns = now_ns.saturating_sub(began_ns);
         if took_ns >= LONG {
             let took_ms = took_ns / MS;
