@@ -55,7 +55,9 @@ impl Builder {
         let workers = Workers::new(plan, made, &shared, || Dispatch::new(executor.clone(), hooks.clone()));
         let doorbell = crate::sync::Arc::clone(&workers);
         shared.set_waker(move |remote| Workers::wake(&doorbell, remote));
-        Ok(Timer { engine: Arc::new(Owner::new(shared, Runner::Workers(workers), Some(executor), self.slots())) })
+        Ok(Timer {
+            engine: Arc::new(Owner::new(shared, Runner::Workers(workers), Some(executor), self.ticks_per_wheel)),
+        })
     }
 
     /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The
@@ -99,16 +101,13 @@ impl Builder {
         let shards = Arc::new(Mutex::new(shards));
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
         let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
-        let owner = Owner::new(shared, Runner::Driver(shards), None, self.slots());
+        let owner = Owner::new(shared, Runner::Driver(shards), None, self.ticks_per_wheel);
         Ok((Timer { engine: Arc::new(owner) }, driver))
     }
 
-    fn slots(&self) -> usize {
-        self.ticks_per_wheel.next_power_of_two()
-    }
-
-    /// Checks the options that all kinds of engines have. Returns the number of levels.
-    fn checked_options(&self) -> Result<usize, BuildError> {
+    /// Checks the options that all kinds of engines have, and rounds the ticks up. Returns the number
+    /// of levels.
+    fn checked_options(&mut self) -> Result<usize, BuildError> {
         check("tick_duration", self.tick_duration.as_nanos(), SHORTEST_TICK.as_nanos(), MOST_NS.into())?;
         check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;
         check_count("transfer_limit", self.limits.transfer, usize::MAX)?;
@@ -117,13 +116,14 @@ impl Builder {
         if self.capacity > MAX_CAPACITY {
             return Err(BuildError::Capacity { timeouts: self.capacity });
         }
+        self.ticks_per_wheel = self.ticks_per_wheel.next_power_of_two();
         self.checked_levels()
     }
 
     fn make_shared(&mut self, shards: usize) -> Result<(SharedRef, Vec<Core>), BuildError> {
         check_count("shards", shards, MAX_SHARDS)?;
         let levels = self.checked_options()?;
-        let ticks_per_wheel = self.slots();
+        let ticks_per_wheel = self.ticks_per_wheel;
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel };
         let plan = SharedPlan {
             timeline: Timeline::new(self.clock.take(), self.tick_duration),
@@ -134,10 +134,10 @@ impl Builder {
         };
         let shared = SharedRef::create(plan, take_numbers(shards, no_memory)?).ok_or_else(no_memory)?;
         // A slot of the lowest level is a subtick.
-        let lowest = self.slots() * shared.timeline().scale().subticks();
-        let lowest = lowest.min(MOST_SUBTICKS.max(self.slots()));
+        let lowest = self.ticks_per_wheel * shared.timeline().scale().subticks();
+        let lowest = lowest.min(MOST_SUBTICKS.max(self.ticks_per_wheel));
         let shard = |index| {
-            let mut wheel = Wheel::new(lowest, self.slots(), levels).ok_or_else(no_memory)?;
+            let mut wheel = Wheel::new(lowest, self.ticks_per_wheel, levels).ok_or_else(no_memory)?;
             wheel.spread_cascades(self.tick_duration);
             let has_room = wheel.reserve(self.capacity.div_ceil(shards));
             let shard = has_room.then(|| Core::new(&shared, index, wheel, self.limits));
@@ -148,8 +148,7 @@ impl Builder {
     }
 
     fn checked_levels(&self) -> Result<usize, BuildError> {
-        let ticks_per_wheel = self.slots();
-        let bits = ticks_per_wheel.ilog2();
+        let bits = self.ticks_per_wheel.ilog2();
         // Wheels of one tick do not stack.
         let max = MAX_TICK_BITS.checked_div(bits).unwrap_or(1);
         let Some(levels) = self.levels else {
@@ -161,7 +160,7 @@ impl Builder {
         match max as usize {
             max if levels <= max => Ok(levels),
             1 => Err(BuildError::TooFewTicks { levels }),
-            max => Err(BuildError::TooManyLevels { levels, ticks_per_wheel, max }),
+            max => Err(BuildError::TooManyLevels { levels, ticks_per_wheel: self.ticks_per_wheel, max }),
         }
     }
 
