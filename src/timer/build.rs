@@ -99,8 +99,14 @@ impl Builder {
         let its = Arc::clone(&bell);
         shared.set_waker(move |remote| ring(&its, remote));
         let shards = Arc::new(Mutex::new(shards));
-        let on_turn = std::mem::take(&mut self.hooks).on_turn;
-        let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
+        let driver = Driver {
+            shared: shared.clone(),
+            shards: Arc::clone(&shards),
+            bell,
+            on_turn: self.hooks.on_turn.take(),
+            expiry_limit: self.limits.expiry,
+            wakes: Vec::new(),
+        };
         let owner = Owner::new(shared, Runner::Driver(shards), None, self.ticks_per_wheel);
         Ok((Timer { engine: Arc::new(owner) }, driver))
     }

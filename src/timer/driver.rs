@@ -79,13 +79,13 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// # }
 /// ```
 pub struct Driver {
-    shared: SharedRef,
-    shards: DrivenShards,
-    bell: Arc<Bell>,
-    on_turn: Option<CatchUnwind<TurnHook>>,
-    expiry_limit: usize,
+    pub(super) shared: SharedRef,
+    pub(super) shards: DrivenShards,
+    pub(super) bell: Arc<Bell>,
+    pub(super) on_turn: Option<CatchUnwind<TurnHook>>,
+    pub(super) expiry_limit: usize,
     /// The futures to wake when a turn is over. Empty between turns.
-    wakes: Vec<Expired>,
+    pub(super) wakes: Vec<Expired>,
 }
 
 /// The callback that a producer calls when it pushes a timeout that is due before the driver said
@@ -103,16 +103,6 @@ pub(super) fn ring(bell: &Bell, remote: &Remote) -> bool {
 }
 
 impl Driver {
-    pub(super) fn new(
-        shared: SharedRef,
-        shards: DrivenShards,
-        bell: Arc<Bell>,
-        on_turn: Option<CatchUnwind<TurnHook>>,
-        expiry_limit: usize,
-    ) -> Self {
-        Self { shared, shards, bell, on_turn, expiry_limit, wakes: Vec::new() }
-    }
-
     /// Runs all due timeouts on the calling thread, and returns how many fired, futures included.
     ///
     /// The builder's [`transfer_limit`](crate::Builder::transfer_limit) and
