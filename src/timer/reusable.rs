@@ -14,7 +14,7 @@ use crate::panics::{self, Panic};
 use crate::shard::Remote;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::thread::NoWait;
-use crate::time::{Subtick, Timeline};
+use crate::time::Subtick;
 
 impl Timer {
     /// Makes a timeout that can be armed, disarmed, and armed again after it has fired: one for the
@@ -160,7 +160,7 @@ impl Reusable {
     /// Any [`Refusal`] that [`Timer::schedule`] may give: there is no task to hand back. Nothing
     /// has changed then.
     pub fn arm(&self, delay: Duration) -> Result<(), Refusal> {
-        self.arm_to(self.timeline().deadline_after(delay))
+        self.arm_to(self.engine.shared().timeline().deadline_after(delay))
     }
 
     /// Arms it for a point in time. If that has passed, the task runs at once, or at the end of
@@ -169,7 +169,7 @@ impl Reusable {
     /// # Errors
     /// As for [`arm`](Self::arm).
     pub fn arm_at(&self, deadline: Instant) -> Result<(), Refusal> {
-        self.arm_to(self.timeline().deadline_at(deadline))
+        self.arm_to(self.engine.shared().timeline().deadline_at(deadline))
     }
 
     /// Disarms it. Returns true if it was armed and its run had not begun: that run won't begin.
@@ -197,10 +197,6 @@ impl Reusable {
     /// Returns `None` in a forked child: another thread of the parent may hold the lock for ever.
     fn state(&self) -> Option<MutexGuard<'_, State>> {
         (!self.engine.shared().is_forked()).then(|| lock(&self.runs.state))
-    }
-
-    fn timeline(&self) -> &Timeline {
-        self.engine.shared().timeline()
     }
 
     fn arm_to(&self, deadline: Subtick) -> Result<(), Refusal> {

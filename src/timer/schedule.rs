@@ -12,7 +12,7 @@ use crate::engine::Shared;
 use crate::entry::{ArmFlags, Armed, Chain, Entry, Schedule, Series, Sole, Token, Tomb, Work};
 use crate::shard::Remote;
 use crate::thread::Local;
-use crate::time::{Subtick, Timeline};
+use crate::time::Subtick;
 
 /// The shard on which all timeouts of one key live: see
 /// [`Timer::shard_for`](crate::Timer::shard_for). It has the methods of a timer for timeouts that
@@ -49,7 +49,7 @@ impl Shard<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.submit(self.timeline().deadline_after(delay), task)
+        self.submit(self.shared.timeline().deadline_after(delay), task)
     }
 
     /// Runs `task` once, at `deadline`, on this shard. Otherwise it is
@@ -62,7 +62,7 @@ impl Shard<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.submit(self.timeline().deadline_at(deadline), task)
+        self.submit(self.shared.timeline().deadline_at(deadline), task)
     }
 
     /// Runs `task` once, after `delay`, on this shard, without a handle. Otherwise it is
@@ -75,7 +75,7 @@ impl Shard<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.submit_as(ArmFlags::NONE, self.timeline().deadline_after(delay), task).map(|_| ())
+        self.submit_as(ArmFlags::NONE, self.shared.timeline().deadline_after(delay), task).map(|_| ())
     }
 }
 
@@ -118,11 +118,6 @@ impl<'a> Shard<'a> {
         ScheduleError::new(if remote.is_closed() { Refusal::Shutdown } else { why }, tasks)
     }
 
-    #[inline]
-    fn timeline(self) -> &'a Timeline {
-        self.shared.timeline()
-    }
-
     /// Schedules one timeout with a handle.
     #[inline(always)]
     pub(crate) fn submit<W: Work>(self, deadline: Subtick, work: W) -> Result<Timeout, ScheduleError<W>> {
@@ -142,7 +137,7 @@ impl<'a> Shard<'a> {
         if schedule.is_without_pause() {
             return Err(ScheduleError::new(Refusal::ZeroPeriod, task));
         }
-        let first = self.timeline().moment_after(initial);
+        let first = self.shared.timeline().moment_after(initial);
         let series = Series::new(schedule, first, task, run_task);
         self.submit(first.deadline, series).map_err(|refused| refused.map(|series| series.task))
     }
@@ -242,7 +237,7 @@ impl<'a> Shard<'a> {
         if shared.is_forked() {
             return Err(ScheduleError::new(Refusal::Forked, tasks));
         }
-        let deadline = self.timeline().deadline_after(delay);
+        let deadline = self.shared.timeline().deadline_after(delay);
         let entries: Vec<_> = shared.with_thread_state(|mine| {
             let (remote, len) = (self.remote(mine), tasks.len());
             if remote.is_closed() || !shared.take_places(len) {
