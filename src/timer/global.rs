@@ -6,6 +6,7 @@ use super::timer::Timer;
 use crate::sys::fork;
 
 /// The global engine of one process, and those of its forked children.
+#[derive(Default)]
 struct Global {
     timer: OnceLock<Timer>,
     /// That of a child, in the child. A child has no use for its parent's: the threads are not
@@ -14,16 +15,12 @@ struct Global {
 }
 
 /// That of the first process which asked for it.
-static FIRST: Global = Global::new();
+static FIRST: Global = Global { timer: OnceLock::new(), child: OnceLock::new() };
 
 impl Global {
-    const fn new() -> Self {
-        Self { timer: OnceLock::new(), child: OnceLock::new() }
-    }
-
     /// Returns that of this process.
     fn here() -> &'static OnceLock<Timer> {
-        let child = |global: &'static Self, _| &**global.child.get_or_init(|| Box::new(Self::new()));
+        let child = |global: &'static Self, _| &**global.child.get_or_init(Box::default);
         &(0..fork::ancestors()).fold(&FIRST, child).timer
     }
 }
