@@ -2,15 +2,13 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::engine::Engine;
 use super::error::{Refusal, ScheduleError};
 use super::schedule::Shard;
 use super::{Timeout, Timer};
 use crate::engine::{EngineRef, Shared};
-use crate::panics::{self, Panic};
 use crate::shard::Remote;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::thread::NoWait;
@@ -58,8 +56,7 @@ impl Timer {
             return Err(ScheduleError::new(Refusal::Shutdown, task));
         }
         let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), waiting: None };
-        let engine = Arc::downgrade(&self.engine.engine);
-        Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs { state: Mutex::new(state), engine }) })
+        Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs(Mutex::new(state))) })
     }
 }
 
@@ -132,11 +129,7 @@ pub struct Reusable {
 }
 
 /// What the handle shares with the timeout that is scheduled for it.
-struct Runs {
-    state: Mutex<State>,
-    /// Does not keep the engine, which holds the timeout that holds this.
-    engine: Weak<Engine>,
-}
+struct Runs(Mutex<State>);
 
 struct State {
     /// Set from the arming until its run begins, or comes due during another run.
@@ -196,7 +189,7 @@ impl Reusable {
 
     /// Returns `None` in a forked child: another thread of the parent may hold the lock for ever.
     fn state(&self) -> Option<MutexGuard<'_, State>> {
-        (!self.engine.shared().is_forked()).then(|| lock(&self.runs.state))
+        (!self.engine.shared().is_forked()).then(|| lock(&self.runs.0))
     }
 
     fn arm_to(&self, deadline: Subtick) -> Result<(), Refusal> {
@@ -206,7 +199,7 @@ impl Reusable {
         // The worker may wait for the lock, so nobody waits for the worker under it.
         self.engine.shared().wait_for_entry();
         let _no_wait = NoWait::begin();
-        let mut state = lock(&self.runs.state);
+        let mut state = lock(&self.runs.0);
         if state.timeout.as_ref().is_some_and(|timeout| timeout.reset_to(deadline)) {
             return Ok(());
         }
@@ -238,24 +231,23 @@ impl Runs {
     /// Runs the task for a timeout that is due, if no later arming or disarming has taken its
     /// place.
     fn run(self: &Arc<Self>, arming: u64) {
-        let mut state = lock(&self.state);
-        if state.arming != arming {
-            return;
-        }
-        let deadline = state.timeout.take().map_or(Subtick::ZERO, |timeout| timeout.handle.snapshot().deadline());
+        let mut state = lock(&self.0);
+        // A thread that has taken the timeout out has begun another arming.
+        let is_current = state.arming == arming;
+        let Some(timeout) = state.timeout.take_if(|_| is_current) else { return };
         let Some(mut task) = state.task.take() else {
-            state.waiting = Some(deadline);
+            state.waiting = Some(timeout.handle.snapshot().deadline());
             return;
         };
         let mut panic = None;
         loop {
             drop(state);
             if let Err(this) = catch_unwind(AssertUnwindSafe(&mut task)) {
-                panic.replace(this).into_iter().for_each(|before| self.report(before));
+                panic.replace(this).into_iter().for_each(|before| timeout.shared().report(before));
             }
-            state = lock(&self.state);
+            state = lock(&self.0);
             let Some(deadline) = state.waiting.take() else { break };
-            if !self.runs_on(&mut state, deadline) {
+            if !self.runs_on(&mut state, timeout.shared(), deadline) {
                 break;
             }
         }
@@ -267,23 +259,14 @@ impl Runs {
         }
     }
 
-    /// Reports a panic of a run that another follows on the same thread.
-    fn report(&self, panic: Panic) {
-        match self.engine.upgrade() {
-            Some(engine) => engine.shared.report(panic),
-            None => panics::discard(panic),
-        }
-    }
-
     /// Schedules the run that came due during another one. So other timeouts have their turn before
     /// it. Returns true if the thread that asks is to run it: there is no place for it, or no
     /// memory, or a shutdown runs what is due, and waits for this thread. If the engine has ended
     /// otherwise, nobody runs it.
-    fn runs_on(self: &Arc<Self>, state: &mut State, deadline: Subtick) -> bool {
-        let Some(engine) = self.engine.upgrade() else { return false };
-        match self.schedule(state, &engine.shared, deadline) {
+    fn runs_on(self: &Arc<Self>, state: &mut State, shared: &Shared, deadline: Subtick) -> bool {
+        match self.schedule(state, shared, deadline) {
             Err(Refusal::Full | Refusal::OutOfMemory) => true,
-            Err(Refusal::Shutdown) => engine.shared.remotes().iter().any(Remote::runs_what_is_due),
+            Err(Refusal::Shutdown) => shared.remotes().iter().any(Remote::runs_what_is_due),
             Ok(()) | Err(Refusal::Forked | Refusal::ZeroPeriod) => false,
         }
     }
