@@ -55,9 +55,8 @@ impl Builder {
         let workers = Workers::new(plan, made, &shared, || Dispatch::new(executor.clone(), hooks.clone()));
         let doorbell = crate::sync::Arc::clone(&workers);
         shared.set_waker(move |remote| Workers::wake(&doorbell, remote));
-        Ok(Timer {
-            engine: Arc::new(Owner::new(shared, Runner::Workers(workers), Some(executor), self.ticks_per_wheel)),
-        })
+        let owner = Owner::new(shared, Runner::Workers(workers), Some(executor), self.ticks_per_wheel);
+        Ok(Timer { owner: Arc::new(owner) })
     }
 
     /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The
@@ -108,7 +107,7 @@ impl Builder {
             wakes: Vec::new(),
         };
         let owner = Owner::new(shared, Runner::Driver(shards), None, self.ticks_per_wheel);
-        Ok((Timer { engine: Arc::new(owner) }, driver))
+        Ok((Timer { owner: Arc::new(owner) }, driver))
     }
 
     /// Checks the options that all kinds of engines have, and rounds the ticks up. Returns the number

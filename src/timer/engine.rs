@@ -1,7 +1,6 @@
 //! The part of an engine that its `Timer`s share, and how an engine ends.
 
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -232,14 +231,6 @@ impl Owner {
         });
         shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
         Self { shared, engine: ManuallyDrop::new(engine) }
-    }
-}
-
-impl Deref for Owner {
-    type Target = Engine;
-
-    fn deref(&self) -> &Engine {
-        &self.engine
     }
 }
 

@@ -66,6 +66,6 @@ impl Timer {
     }
 
     pub(super) fn is_global(&self) -> bool {
-        Global::here().get().is_some_and(|global| Arc::ptr_eq(&global.engine, &self.engine))
+        Global::here().get().is_some_and(|global| Arc::ptr_eq(&global.owner, &self.owner))
     }
 }

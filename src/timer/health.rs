@@ -105,7 +105,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn health(&self) -> Health {
-        Health::of(&self.engine)
+        Health::of(&self.owner.engine)
     }
 }
 

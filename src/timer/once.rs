@@ -199,7 +199,7 @@ impl Timer {
     /// # }
     /// ```
     pub fn reset_many<'a>(&self, timeouts: impl IntoIterator<Item = &'a Timeout>, delay: Duration) -> usize {
-        let shared = &*self.engine.shared;
+        let shared = &*self.owner.shared;
         let mine = shared.thread_state();
         let Some(mine) = mine.filter(|_| !delay.is_zero()) else {
             // In a forked child none of this engine's is reset. Others may be of an engine that

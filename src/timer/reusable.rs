@@ -49,7 +49,7 @@ impl Timer {
     where
         F: FnMut() + Send + 'static,
     {
-        if self.engine.shared.is_forked() {
+        if self.owner.shared.is_forked() {
             return Err(ScheduleError::new(Refusal::Forked, task));
         }
         if self.is_shutdown() {

@@ -317,6 +317,6 @@ impl Timer {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of shards")]
         let index = ((u128::from(hash) * self.shards() as u128) >> 64) as usize;
-        Shard { shared: &self.engine.shared, remote: Some(self.engine.shared.remote(index)) }
+        Shard { shared: &self.owner.shared, remote: Some(self.owner.shared.remote(index)) }
     }
 }

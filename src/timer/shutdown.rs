@@ -203,7 +203,7 @@ impl Timer {
 
     /// `is_in_a_task` says whether a task of any engine waits for the result.
     fn shutdown_for(&self, is_in_a_task: bool, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
-        if self.is_global() { Err(ShutdownError::Global) } else { self.engine.shutdown(is_in_a_task, how) }
+        if self.is_global() { Err(ShutdownError::Global) } else { self.owner.engine.shutdown(is_in_a_task, how) }
     }
 
     /// Returns whether the engine accepts nothing any more, and never will.
@@ -212,7 +212,7 @@ impl Timer {
     /// still be waiting for tasks that run.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
-        self.engine.shared.remotes().iter().all(|remote| remote.is_closed())
+        self.owner.shared.remotes().iter().all(|remote| remote.is_closed())
     }
 
     /// Shuts the engine down as [`shutdown_with`](Self::shutdown_with) does, without blocking the
@@ -269,7 +269,7 @@ impl Timer {
             drop(state);
             panics::catch(|| waker.map(Waker::wake));
         };
-        let has_thread = !self.engine.is_driven() && {
+        let has_thread = !self.owner.engine.is_driven() && {
             let (timer, theirs) = (self.clone(), Arc::clone(&state));
             let on_thread = move || {
                 shut_down(&timer, &theirs);

@@ -142,14 +142,14 @@ impl Timer {
     /// Returns how many shards the engine has.
     #[must_use]
     pub fn shards(&self) -> usize {
-        self.engine.shared.remotes().len()
+        self.owner.shared.remotes().len()
     }
 
     /// Returns how many ticks one wheel spans: the value that the builder got, rounded up to a
     /// power of two.
     #[must_use]
     pub fn ticks_per_wheel(&self) -> usize {
-        self.engine.ticks_per_wheel
+        self.owner.engine.ticks_per_wheel
     }
 
     /// Returns how many timeouts are pending: scheduled, and neither fired nor cancelled. A
@@ -175,7 +175,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.engine.shared.pending()
+        self.owner.shared.pending()
     }
 
     /// Returns a snapshot of the counters. The call allocates. It costs the producers nothing.
@@ -195,7 +195,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.engine)
+        Stats::of(&self.owner.engine)
     }
 }
 
@@ -275,7 +275,7 @@ pub(crate) struct WeakTimer(std::sync::Weak<Engine>);
 #[cfg(feature = "metrics")]
 impl Timer {
     pub(crate) fn watch(&self) -> WeakTimer {
-        WeakTimer(std::sync::Arc::downgrade(&self.engine.engine))
+        WeakTimer(std::sync::Arc::downgrade(&self.owner.engine))
     }
 }
 

@@ -45,7 +45,7 @@ impl ManualClock {
             return false;
         }
         let _step = self.step();
-        let engine = &timer.engine;
+        let engine = &timer.owner.engine;
         let is_its_clock = engine.shared.timeline().as_manual().is_some_and(|clock| clock.is_same(self));
         let next = is_its_clock.then(|| engine.until_next()).flatten().filter(|&until| self.reaches(until));
         next.inspect(|&until| self.advance(until)).is_some()

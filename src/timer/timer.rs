@@ -40,7 +40,7 @@ use crate::time::Timeline;
 /// ```
 #[derive(Clone)]
 pub struct Timer {
-    pub(super) engine: Arc<Owner>,
+    pub(super) owner: Arc<Owner>,
 }
 
 impl Timer {
@@ -155,23 +155,23 @@ impl Timer {
     /// # }
     /// ```
     pub fn shrink(&self) -> usize {
-        self.engine.shared.shrink()
+        self.owner.shared.shrink()
     }
 
     #[inline]
     pub(crate) fn home_shard(&self) -> Shard<'_> {
-        Shard::home(&self.engine.shared)
+        Shard::home(&self.owner.shared)
     }
 
     /// The engine's time.
     pub(crate) fn timeline(&self) -> &Timeline {
-        self.engine.shared.timeline()
+        self.owner.shared.timeline()
     }
 
     /// A counted reference to the engine, which a future holds.
     pub(crate) fn engine_ref(&self) -> EngineRef {
         // SAFETY: this is a timer of the engine.
-        unsafe { self.engine.shared.engine_ref() }
+        unsafe { self.owner.shared.engine_ref() }
     }
 }
 
@@ -179,7 +179,7 @@ impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut this = f.debug_struct("Timer");
         this.field("shards", &self.shards()).field("is_shutdown", &self.is_shutdown());
-        if !self.engine.shared.is_forked() {
+        if !self.owner.shared.is_forked() {
             this.field("pending", &self.pending());
         }
         this.finish()
