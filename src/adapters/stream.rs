@@ -38,10 +38,6 @@ impl Stream for Interval {
         }
         this.poll_tick(context).map(|tick| (!this.ended_by_shutdown()).then_some(tick))
     }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, None)
-    }
 }
 
 /// The items of the queue, each when its deadline has come, as by [`DelayQueue::poll_expired`].
