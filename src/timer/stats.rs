@@ -1,10 +1,11 @@
 //! A snapshot of an engine's counters.
 
 use super::Timer;
-use super::engine::Engine;
 #[cfg(feature = "metrics")]
-use super::health::Health;
+use super::{engine::Engine, health::Health};
 use crate::count::{Counts, Lateness};
+use crate::engine::Shared;
+use crate::shard::Remote;
 use crate::sync::Ordering;
 
 /// A snapshot of the counters of one engine since its start.
@@ -195,7 +196,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.owner.engine)
+        Stats::of(&self.owner.shared)
     }
 }
 
@@ -205,9 +206,8 @@ macro_rules! add_figures {
 }
 
 impl Stats {
-    pub(super) fn of(engine: &Engine) -> Self {
-        let shared = &engine.shared;
-        let shards: Vec<_> = (0..shared.remotes().len()).map(|index| ShardStats::of(engine, index)).collect();
+    fn of(shared: &Shared) -> Self {
+        let shards: Vec<_> = shared.remotes().iter().map(|remote| ShardStats::of(shared, remote)).collect();
         let mut stats = Self {
             panicked: shared.panicked.load(Ordering::Relaxed),
             caller_ran: shared.caller_ran.load(Ordering::Relaxed),
@@ -225,13 +225,11 @@ impl Stats {
 }
 
 impl ShardStats {
-    fn of(engine: &Engine, index: usize) -> Self {
-        let shared = &engine.shared;
-        let remote = shared.remote(index);
+    fn of(shared: &Shared, remote: &Remote) -> Self {
         let counters = &remote.counters;
         // Read the counters of ends before those of begins, as in `Shared::pending`. What has
         // completed has fired before.
-        let sum = |count: fn(&Counts) -> u64| shared.sum(Some(index), count);
+        let sum = |count: fn(&Counts) -> u64| shared.sum(Some(remote.index()), count);
         let completed = sum(|counts| counts.completed.get());
         let once = counters.fired.get() + sum(|counts| counts.fired.get());
         let returned = counters.returned.get() + sum(|counts| counts.returned.get());
@@ -285,6 +283,6 @@ impl WeakTimer {
     /// timer and the last future have gone.
     pub(crate) fn look(&self) -> Option<(std::time::Instant, (Stats, Health))> {
         let engine = self.0.upgrade()?;
-        Some((engine.shared.timeline().now(), (Stats::of(&engine), Health::of(&engine))))
+        Some((engine.shared.timeline().now(), (Stats::of(&engine.shared), Health::of(&engine))))
     }
 }
