@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,11 +21,11 @@ pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Option<R> {
 /// a wrapper of its own, because a second panic during the first one's unwinding would abort the
 /// process.
 #[derive(Clone)]
-pub(crate) struct CatchUnwind<T>(ManuallyDrop<T>);
+pub(crate) struct CatchUnwind<T>(Option<T>);
 
 impl<T> CatchUnwind<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(ManuallyDrop::new(value))
+        Self(Some(value))
     }
 }
 
@@ -41,14 +40,14 @@ impl<T> Deref for CatchUnwind<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        self.0.as_ref().expect("only the destructor takes it")
     }
 }
 
 impl<T> Drop for CatchUnwind<T> {
     fn drop(&mut self) {
-        // SAFETY: `drop` runs once, and nothing uses the value afterwards.
-        catch(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        let value = self.0.take();
+        catch(|| drop(value));
     }
 }
 
