@@ -55,6 +55,7 @@ impl Expired {
 
     /// Like [`run`](Self::run), but lays open what it has not begun.
     pub(super) fn run_open(mut self, open: &mut Owner) {
+        open.0.begun.set(open.0.begun.get() + 1);
         if self.len() == 1 {
             return self.run();
         }
@@ -135,22 +136,13 @@ struct Inner {
     seen: usize,
 }
 
-/// What only the owner does. There is one for an open batch.
-pub(super) struct Owner(Arc<OpenBatch>);
+/// What only the owner does. There is one for an open batch, from which others may take under its
+/// lock.
+pub(super) struct Owner(pub(super) Arc<OpenBatch>);
 
 impl Owner {
     pub(super) fn new() -> Self {
         Self(Arc::new(OpenBatch { part: Part::new(), inner: Mutex::default(), begun: Shown::new(0) }))
-    }
-
-    /// Returns the batch, for those that may take from it under the lock.
-    pub(super) fn batch(&self) -> &Arc<OpenBatch> {
-        &self.0
-    }
-
-    /// Notes that the owner begins a batch.
-    pub(super) fn begin(&mut self) {
-        self.0.begun.set(self.0.begun.get() + 1);
     }
 
     /// Lays open what the owner is going to run. Nothing is left of what was open before.

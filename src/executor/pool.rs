@@ -182,7 +182,7 @@ impl Shared {
         }
         if crew.open.len() < this.max {
             let (shared, own) = (Arc::clone(this), Owner::new());
-            let batch = Arc::clone(own.batch());
+            let batch = Arc::clone(&own.0);
             let name = format!("{}-{}", this.name, crew.open.len());
             let builder = thread::Builder::new().name(name);
             if spawn_ordinary(builder, move || shared.work(own)).is_ok() {
@@ -220,9 +220,8 @@ impl Shared {
         // `run` catches the panics of tasks. If it panics all the same, the pool must not lose the
         // thread, and what it has laid open is dropped, which runs it.
         let mut run = |expired: Expired| {
-            own.begin();
             if panics::catch(|| expired.run_open(&mut own)).is_none() {
-                while let Some(left) = own.batch().take_part(Expired::begin) {
+                while let Some(left) = own.0.take_part(Expired::begin) {
                     drop(left);
                 }
             }
