@@ -14,7 +14,7 @@ use ::tokio::runtime::Handle;
 use super::{Expired, run_as, run_here};
 use crate::engine::Batch;
 use crate::panics;
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::time::real_time;
 
 /// How long the worker waits for the task to begin.
@@ -72,7 +72,7 @@ impl Runtime {
     /// may still wait.
     pub(crate) fn look(&mut self) -> Option<Duration> {
         let left = PATIENCE.saturating_sub(real_time().saturating_sub(self.since?));
-        let mut waiting = lock(&self.waiting);
+        let waiting = lock(&self.waiting);
         if let Some(batch) = &waiting.batch
             && !batch.remote().is_closed()
         {
@@ -85,9 +85,7 @@ impl Runtime {
             }
         }
         self.since = None;
-        let late = waiting.batch.take();
-        drop(waiting);
-        run(late);
+        run(waiting);
         None
     }
 }
@@ -99,13 +97,13 @@ impl Drop for Task {
     fn drop(&mut self) {
         let mut waiting = lock(&self.0);
         waiting.has_task = false;
-        let batch = waiting.batch.take();
-        drop(waiting);
-        run(batch);
+        run(waiting);
     }
 }
 
-/// Wakes the futures of what was taken out. The caller holds no lock, as a waker may do anything.
-fn run(batch: Option<Batch>) {
+/// Takes what waits out, and wakes its futures, under no lock: a waker may do anything.
+fn run(mut waiting: MutexGuard<'_, Waiting>) {
+    let batch = waiting.batch.take();
+    drop(waiting);
     batch.map(Expired::uncounted).into_iter().for_each(Expired::run);
 }
