@@ -35,19 +35,6 @@ use replay::ReplayArgs;
 use report::ReportArgs;
 use soak::SoakArgs;
 
-/// Whether all checks of a job passed. The job has already printed why not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Passed,
-    Failed,
-}
-
-impl Verdict {
-    pub(crate) fn passed_if(all_good: bool) -> Self {
-        if all_good { Self::Passed } else { Self::Failed }
-    }
-}
-
 /// The soak refuses engines memory; for all else it is the system's allocator.
 #[global_allocator]
 static ALLOCATOR: soak::Stingy = soak::Stingy;
@@ -117,6 +104,7 @@ Examples:
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // Whether all checks of the job passed.
     let outcome = match cli.job {
         None => connections::run(&cli.connections),
         Some(Job::Connections(args)) => connections::run(&args),
@@ -135,8 +123,9 @@ fn main() -> ExitCode {
         Some(Job::Soak(args)) => soak::run(&args),
     };
     match outcome {
-        Ok(Verdict::Passed) => ExitCode::SUCCESS,
-        Ok(Verdict::Failed) => ExitCode::FAILURE,
+        Ok(true) => ExitCode::SUCCESS,
+        // The job has printed which check failed.
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -29,7 +29,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::Verdict;
 use crate::{json_file, number};
 use cases::{CASES, Case};
 use job::Job;
@@ -156,7 +155,7 @@ fn chosen_cases(names: &[String]) -> Result<Vec<&'static Case>> {
 
 /// Measures what was asked for, prints it, and writes it down. Passes if Tourbillon kept its
 /// promises in all runs.
-pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
+pub(crate) fn run(args: &CompareArgs) -> Result<bool> {
     json_file::check(args.json.as_deref())?;
     let cases = chosen_cases(&args.cases)?;
     let orchestra = if args.build.is_empty() {
@@ -171,11 +170,11 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
     let report = orchestra.play(&cases, args.repeat, |case, producers| args.size.job(case, producers));
     table::print(&report);
     json_file::write(args.json.as_deref(), &report)?;
-    Ok(Verdict::passed_if(orchestra::promises_kept(&report)))
+    Ok(orchestra::promises_kept(&report))
 }
 
 /// Measures one case of one system, here.
-pub(crate) fn run_case(args: &CaseArgs) -> Result<Verdict> {
+pub(crate) fn run_case(args: &CaseArgs) -> Result<bool> {
     measure::measure(args.system, &args.size.job(args.case, args.producers))?.print()?;
     // Ten million timeouts that are not needed any more would take long to be freed.
     std::process::exit(0);

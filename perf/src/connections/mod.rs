@@ -33,7 +33,6 @@ pub(crate) use options::ConnectionsArgs;
 #[cfg(feature = "peers")]
 pub(crate) use server::accept;
 
-use crate::Verdict;
 use crate::duration::{self, Epoch};
 use crate::json_file;
 use crate::number::{grouped, grouped_len};
@@ -64,7 +63,7 @@ const SEED: u64 = 1;
 const LINE: Duration = Duration::from_secs(5);
 
 /// Runs the job and prints its tables.
-pub(crate) fn run(args: &ConnectionsArgs) -> Result<Verdict> {
+pub(crate) fn run(args: &ConnectionsArgs) -> Result<bool> {
     json_file::check(args.json.as_deref())?;
     let pace = Pace::of(args)?;
     println!(
@@ -85,7 +84,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<Verdict> {
     let report = perform(args, pace)?;
     report.print();
     json_file::write(args.json.as_deref(), &report)?;
-    Ok(Verdict::passed_if(report.passed))
+    Ok(report.passed)
 }
 
 /// Builds the engine, runs the load, shuts the engine down, and reconciles the counters.

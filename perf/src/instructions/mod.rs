@@ -24,7 +24,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Serialize;
 
-use crate::Verdict;
 use crate::compare::machine::Machine;
 use crate::compare::statistics::Spread;
 use crate::number::grouped_f64;
@@ -113,7 +112,7 @@ pub(crate) struct ServerArgs {
 }
 
 /// Serves until a signal ends the process.
-pub(crate) fn run_server(args: &ServerArgs) -> Result<Verdict> {
+pub(crate) fn run_server(args: &ServerArgs) -> Result<bool> {
     let _serving = serve(args.timers, args.http, args.listen)?;
     loop {
         thread::park();
@@ -150,7 +149,7 @@ struct Count {
 }
 
 /// Counts what was asked for, prints it, and writes it down.
-pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
+pub(crate) fn run(args: &InstructionsArgs) -> Result<bool> {
     json_file::check(args.json.as_deref())?;
     ensure!(!cfg!(debug_assertions), "a build for debugging has instructions of its own: build with --release");
     let programs = if args.program.is_empty() { own_servers()? } else { args.program.clone() };
@@ -169,7 +168,7 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
     };
     print(&report);
     json_file::write(args.json.as_deref(), &report)?;
-    Ok(Verdict::Passed)
+    Ok(true)
 }
 
 /// This program's servers, with each kind of timers.

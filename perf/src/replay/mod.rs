@@ -15,7 +15,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::Verdict;
 use crate::duration::{self, exact};
 use crate::json_file;
 use report::Report;
@@ -66,7 +65,7 @@ Examples:
   tourbillon-perf replay access.log --speed 1000      an hour of the log in 3.6 s, real workers";
 
 /// Replays the log and prints what came of it.
-pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
+pub(crate) fn run(args: &ReplayArgs) -> Result<bool> {
     let speed = args.speed()?;
     json_file::check(args.json.as_deref())?;
     let (trace, contents) = trace::read(&args.file)?;
@@ -84,7 +83,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
     let report = Report::new(&args.file, args.keep_alive, speed, contents, &outcome, by_sorting);
     report.print();
     json_file::write(args.json.as_deref(), &report)?;
-    Ok(Verdict::passed_if(report.passed))
+    Ok(report.passed)
 }
 
 impl ReplayArgs {

@@ -10,7 +10,6 @@ use anyhow::{Context, Result};
 use clap::Args;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::Verdict;
 use crate::compare::report::{MetricOf, Report, Row, TableOf, Value};
 use crate::json_file;
 
@@ -37,7 +36,7 @@ Examples:
   cargo run --release -p tourbillon-perf -- report perf/data/report-2026-11-29.json";
 
 /// Reads the run, and writes the page.
-pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {
+pub(crate) fn run(args: &ReportArgs) -> Result<bool> {
     let report: Report = json_file::read(&args.run, "compare")?;
     let folder = &args.out;
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -53,7 +52,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {
     }
     save("index.html", &page(&report, &plots))?;
     println!("{}: the page; beside it {} plots", folder.join("index.html").display(), plots.iter().flatten().count());
-    Ok(Verdict::Passed)
+    Ok(true)
 }
 
 const STYLE: &str = "\

@@ -33,7 +33,6 @@ use crossbeam_queue::ArrayQueue;
 use fastrand::Rng;
 use tourbillon::WaitStrategy;
 
-use crate::Verdict;
 use crate::number::{self, grouped, grouped_len};
 use crate::process::resident_bytes;
 use context::{Jumping, Violations};
@@ -104,7 +103,7 @@ struct Run {
 }
 
 /// Soaks and prints what was survived.
-pub(crate) fn run(args: &SoakArgs) -> Result<Verdict> {
+pub(crate) fn run(args: &SoakArgs) -> Result<bool> {
     ensure!(args.producers <= 1_000, "--producers {} is too many", grouped_len(args.producers));
     let minutes = args.minutes.unwrap_or(usize::from(args.seconds.is_none()));
     let seconds = minutes.saturating_mul(60).saturating_add(args.seconds.unwrap_or(0));
@@ -113,7 +112,7 @@ pub(crate) fn run(args: &SoakArgs) -> Result<Verdict> {
     eprintln!("soak: {} s, {} producers, seed {seed}", grouped_len(seconds), args.producers);
     let report = perform(args.producers, seed, length, !args.no_forks)?;
     report.print();
-    Ok(Verdict::passed_if(report.violations == 0))
+    Ok(report.violations == 0)
 }
 
 fn perform(producers: usize, seed: u64, length: Duration, may_fork: bool) -> Result<Report> {
