@@ -17,7 +17,7 @@ use super::executors::Runner;
 use super::held::Held;
 use super::player::{LetterBox, Player};
 use super::subject::{Plan, Subject};
-use super::tally::{Count, Stop, Tally};
+use super::tally::{Count, Tally};
 
 /// One engine after the other until it is over.
 pub(crate) fn run(seed: u64, tally: &Arc<Tally>, violations: &Arc<Violations>, is_over: &AtomicBool) -> Result<()> {
@@ -30,7 +30,7 @@ pub(crate) fn run(seed: u64, tally: &Arc<Tally>, violations: &Arc<Violations>, i
     Ok(())
 }
 
-fn plan(rng: &mut Rng, number: u64) -> (Plan, Stop) {
+fn plan(rng: &mut Rng, number: u64) -> (Plan, Count) {
     let runner = *rng.choice(&Runner::ALL).unwrap_or(&Runner::Default);
     let mut plan = Plan::new(&format!("short {number} ({runner:?})"), runner);
     plan.shards = rng.usize(1..4);
@@ -51,10 +51,11 @@ fn plan(rng: &mut Rng, number: u64) -> (Plan, Stop) {
         plan.driven = false;
     }
     let how = if plan.driven {
-        *rng.choice(&[Stop::Driven, Stop::DriverDropped, Stop::Dropped, Stop::FireNow]).unwrap_or(&Stop::Driven)
+        *rng.choice(&[Count::StopDriven, Count::StopDriverDropped, Count::StopDropped, Count::StopFireNow])
+            .unwrap_or(&Count::StopDriven)
     } else {
-        let all = [Stop::Cancel, Stop::FireNow, Stop::Drain, Stop::Race, Stop::Dropped];
-        *rng.choice(&all).unwrap_or(&Stop::Cancel)
+        let all = [Count::StopCancel, Count::StopFireNow, Count::StopDrain, Count::StopRace, Count::StopDropped];
+        *rng.choice(&all).unwrap_or(&Count::StopCancel)
     };
     (plan, how)
 }
@@ -88,7 +89,7 @@ fn one(rng: &mut Rng, number: u64, tally: &Arc<Tally>, violations: &Arc<Violatio
     }
     // An engine is dropped when its producers have gone; the others are shut down under their
     // hands.
-    let in_use = !matches!(how, Stop::Dropped | Stop::DriverDropped) && rng.bool();
+    let in_use = !matches!(how, Count::StopDropped | Count::StopDriverDropped) && rng.bool();
     if in_use {
         subject.stop(how);
     }

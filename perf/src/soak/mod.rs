@@ -41,7 +41,7 @@ use player::{LetterBox, Player};
 use report::Report;
 pub(crate) use stingy::Stingy;
 use subject::{Plan, Subject};
-use tally::{Count, Stop, Tally};
+use tally::{Count, Tally};
 use work::{Body, Place, Way};
 
 /// Options of the soak.
@@ -170,20 +170,20 @@ fn perform(producers: usize, seed: u64, length: Duration, may_fork: bool) -> Res
 }
 
 /// The long-lived engines, and how they end.
-fn plans() -> [(Plan, Stop); 9] {
+fn plans() -> [(Plan, Count); 9] {
     let new = Plan::new;
     let two = |name, runner| Plan { shards: 2, ..new(name, runner) };
     let hybrid = WaitStrategy::Hybrid { spin: Duration::from_micros(100) };
     [
-        (two("pool", Runner::Default), Stop::Cancel),
-        (Plan { wait: hybrid, ..new("inline", Runner::Inline) }, Stop::FireNow),
-        (Plan { limit: Some(1_500), ..two("refusing", Runner::Refusing) }, Stop::Drain),
-        (Plan { cramped: true, ..new("panicking", Runner::Panicking) }, Stop::Race),
-        (two("handing over", Runner::HandingOver), Stop::Cancel),
-        (two("spawning", Runner::Spawning), Stop::FireNow),
-        (Plan { jumping: Some(Jumping::default()), ..two("jumping", Runner::Default) }, Stop::Cancel),
-        (two("slow", Runner::Slow), Stop::Drain),
-        (Plan { driven: true, ..two("driven", Runner::Default) }, Stop::Driven),
+        (two("pool", Runner::Default), Count::StopCancel),
+        (Plan { wait: hybrid, ..new("inline", Runner::Inline) }, Count::StopFireNow),
+        (Plan { limit: Some(1_500), ..two("refusing", Runner::Refusing) }, Count::StopDrain),
+        (Plan { cramped: true, ..new("panicking", Runner::Panicking) }, Count::StopRace),
+        (two("handing over", Runner::HandingOver), Count::StopCancel),
+        (two("spawning", Runner::Spawning), Count::StopFireNow),
+        (Plan { jumping: Some(Jumping::default()), ..two("jumping", Runner::Default) }, Count::StopCancel),
+        (two("slow", Runner::Slow), Count::StopDrain),
+        (Plan { driven: true, ..two("driven", Runner::Default) }, Count::StopDriven),
     ]
 }
 

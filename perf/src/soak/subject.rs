@@ -13,7 +13,7 @@ use tourbillon::{Builder, Clock, Driver, Shutdown, ShutdownError, Timer, Unfired
 
 use super::context::{Jumping, TaskContext, Violations};
 use super::executors::{self, Runner};
-use super::tally::{Stop, Tally};
+use super::tally::{Count, Tally};
 
 /// How long closures, and the handles in them, may take to be dropped when their engine is over: so
 /// many looks, 1 ms apart. Counted, and not timed, as the process may stand still meanwhile.
@@ -142,20 +142,20 @@ impl Subject {
         self.context.timer()
     }
 
-    /// Ends the engine, in one of its ways. What was handed back is dropped, or, some of it, run by
-    /// hand.
-    pub(crate) fn stop(&self, how: Stop) {
+    /// Ends the engine, in the way that is counted as `how`. What was handed back is dropped, or,
+    /// some of it, run by hand.
+    pub(crate) fn stop(&self, how: Count) {
         let Some(timer) = self.timer() else { return };
-        self.context.tally.stop(how);
+        self.context.tally.did(how);
         self.ledger().expect_end();
         match how {
-            Stop::Cancel | Stop::Driven => self.hand_back(timer.shutdown()),
-            Stop::FireNow => {
+            Count::StopCancel | Count::StopDriven => self.hand_back(timer.shutdown()),
+            Count::StopFireNow => {
                 self.ledger().expect_fire();
                 self.hand_back(timer.shutdown_with(Shutdown::FireNow));
             }
-            Stop::Drain => self.hand_back(timer.shutdown_with(Shutdown::Drain(Duration::from_millis(30)))),
-            Stop::Race => {
+            Count::StopDrain => self.hand_back(timer.shutdown_with(Shutdown::Drain(Duration::from_millis(30)))),
+            Count::StopRace => {
                 let both =
                     thread::scope(|scope| [0, 1].map(|_| scope.spawn(|| timer.shutdown())).map(|thread| thread.join()));
                 let outcomes: Vec<_> = both.into_iter().flatten().collect();
@@ -165,9 +165,9 @@ impl Subject {
                 }
                 outcomes.into_iter().filter(Result::is_ok).for_each(|outcome| self.hand_back(outcome));
             }
-            Stop::Dropped | Stop::DriverDropped => {
+            Count::StopDropped | Count::StopDriverDropped => {
                 self.ledger().expect_discard();
-                if how == Stop::DriverDropped
+                if how == Count::StopDriverDropped
                     && let Some(runner) = self.runner.lock().unwrap_or_else(PoisonError::into_inner).take()
                 {
                     runner.stop();
@@ -176,6 +176,7 @@ impl Subject {
                 // A task that is about to schedule may hold the last one, and drop it.
                 drop(self.context.take_timer());
             }
+            other => panic!("{other:?} ends no engine"),
         }
         if let Some(runner) = self.runner.lock().unwrap_or_else(PoisonError::into_inner).take() {
             runner.stop();

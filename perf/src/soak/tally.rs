@@ -72,18 +72,6 @@ counts! {
         GivenBack = "refused, and given back";
 }
 
-/// How an engine is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
-    Cancel,
-    FireNow,
-    Drain,
-    Race,
-    Dropped,
-    Driven,
-    DriverDropped,
-}
-
 /// One counter for each.
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -116,18 +104,6 @@ impl Tally {
     /// Returns how many operations were done.
     pub(crate) fn operations(&self) -> u64 {
         COUNTS.iter().filter(|(section, ..)| *section == "operations").map(|&(_, what, _)| self.count(what)).sum()
-    }
-
-    pub(crate) fn stop(&self, how: Stop) {
-        self.did(match how {
-            Stop::Cancel => Count::StopCancel,
-            Stop::FireNow => Count::StopFireNow,
-            Stop::Drain => Count::StopDrain,
-            Stop::Race => Count::StopRace,
-            Stop::Dropped => Count::StopDropped,
-            Stop::Driven => Count::StopDriven,
-            Stop::DriverDropped => Count::StopDriverDropped,
-        });
     }
 
     /// Adds how the timeouts of an engine ended.
