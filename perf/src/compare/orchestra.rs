@@ -12,7 +12,7 @@ use super::job::Job;
 use super::machine::Machine;
 use super::ping_pong::round_trip;
 use super::programs::{Folder, Program};
-use super::report::{Report, Run, RunResult, TableOf, Tried};
+use super::report::{Report, Row, Run, RunResult, TableOf};
 use super::statistics::NEAR_NS;
 use super::systems::names::{How, Name};
 
@@ -77,10 +77,10 @@ impl Orchestra {
             .iter()
             .flat_map(|&case| case.producers.iter().map(|&producers| job(case, producers)).collect::<Vec<_>>())
             .collect();
-        let mut tried: Vec<Vec<Tried>> = jobs.iter().map(|job| self.prepare(job)).collect();
+        let mut rows: Vec<Vec<Row>> = jobs.iter().map(|job| self.prepare(job)).collect();
         for repetition in 1..=repeat {
-            for (job, tried) in jobs.iter().zip(&mut tried) {
-                self.measure_all(job, repetition, tried);
+            for (job, rows) in jobs.iter().zip(&mut rows) {
+                self.measure_all(job, repetition, rows);
                 eprintln!(
                     "{} of {repeat}: {} with {} producer{} ({:.1} minutes so far)",
                     repetition,
@@ -92,7 +92,7 @@ impl Orchestra {
             }
         }
         let reference = self.players.first().map_or("", |player| &player.called);
-        let table = |(job, tried): (&Job, _)| TableOf::new(job.case, job.producers, reference, tried);
+        let table = |(job, rows): (&Job, _)| TableOf::new(job.case, job.producers, reference, rows);
         let scale = jobs.first().map_or(1.0, |job| job.scale);
         Report {
             machine,
@@ -102,18 +102,18 @@ impl Orchestra {
             reference: reference.to_owned(),
             minutes: started.elapsed().as_secs_f64() / 60.0,
             systems: self.players.iter().map(Player::explained).collect(),
-            tables: jobs.iter().zip(tried).map(table).collect(),
+            tables: jobs.iter().zip(rows).map(table).collect(),
         }
     }
 
     /// The rows of a case, still without runs.
-    fn prepare(&self, job: &Job) -> Vec<Tried> {
+    fn prepare(&self, job: &Job) -> Vec<Row> {
         let there = |player: &&Player| !player.system.stays_out(job.case.work);
         let row = |player: &Player| {
             let cannot = player.system.cannot(job.case.work).map(str::to_owned);
-            let cannot = cannot.or_else(|| player.stage.as_ref().err().cloned());
+            let not_measured = cannot.or_else(|| player.stage.as_ref().err().cloned());
             let ours = player.system.is_ours();
-            Tried { system: player.called.clone(), ours, runs: Vec::new(), cannot }
+            Row { system: player.called.clone(), ours, not_measured, ..Row::default() }
         };
         self.players.iter().filter(there).map(row).collect()
     }
@@ -121,28 +121,28 @@ impl Orchestra {
     /// Each in its turn, another one first each time, so that none always follows the same. Except
     /// that they are idle together: each counts its own wake-ups and its own CPU, and asleep they
     /// are not in each other's way.
-    fn measure_all(&self, job: &Job, repetition: usize, tried: &mut [Tried]) {
+    fn measure_all(&self, job: &Job, repetition: usize, rows: &mut [Row]) {
         if job.case.work == Work::Idle {
             let ping_pong_ns = round_trip();
             thread::scope(|scope| {
-                for tried in tried {
-                    scope.spawn(move || self.measure(job, repetition, ping_pong_ns, tried));
+                for row in rows {
+                    scope.spawn(move || self.measure(job, repetition, ping_pong_ns, row));
                 }
             });
             return;
         }
-        let places = tried.len();
+        let places = rows.len();
         for turn in 0..places {
-            let tried = &mut tried[(turn + repetition - 1) % places];
-            if tried.cannot.is_none() {
-                self.measure(job, repetition, round_trip(), tried);
+            let row = &mut rows[(turn + repetition - 1) % places];
+            if row.not_measured.is_none() {
+                self.measure(job, repetition, round_trip(), row);
             }
         }
     }
 
-    fn measure(&self, job: &Job, repetition: usize, ping_pong_ns: Option<f64>, tried: &mut Tried) {
-        let Some(player) = self.players.iter().find(|player| player.called == tried.system) else { return };
-        let (None, Ok(program)) = (&tried.cannot, &player.stage) else { return };
+    fn measure(&self, job: &Job, repetition: usize, ping_pong_ns: Option<f64>, row: &mut Row) {
+        let Some(player) = self.players.iter().find(|player| player.called == row.system) else { return };
+        let (None, Ok(program)) = (&row.not_measured, &player.stage) else { return };
         let since = Instant::now();
         let result = match child::measure(program.command(player.system.id(), job), job, PATIENCE) {
             Ok(line) => RunResult::Measured(line),
@@ -151,7 +151,7 @@ impl Orchestra {
                 RunResult::Failed { failed: format!("{why:#}") }
             }
         };
-        tried.runs.push(Run { repetition, ping_pong_ns, seconds: since.elapsed().as_secs_f64(), result });
+        row.runs.push(Run { repetition, ping_pong_ns, seconds: since.elapsed().as_secs_f64(), result });
     }
 }
 

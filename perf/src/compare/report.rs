@@ -50,8 +50,8 @@ fn two() -> usize {
     2
 }
 
-/// A system in a case.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A system in a case. It has its runs first, and then what they come to.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) system: String,
     /// Whether it is Tourbillon, which has promises to keep.
@@ -112,21 +112,12 @@ impl Run {
     }
 }
 
-/// What was tried: runs, or why there are none.
-#[derive(Debug)]
-pub(crate) struct Tried {
-    pub(crate) system: String,
-    /// Whether it is Tourbillon, which has promises to keep.
-    pub(crate) ours: bool,
-    pub(crate) runs: Vec<Run>,
-    pub(crate) cannot: Option<String>,
-}
-
 impl TableOf {
-    pub(crate) fn new(case: &'static Case, producers: usize, reference: &str, tried: Vec<Tried>) -> Self {
+    pub(crate) fn new(case: &'static Case, producers: usize, reference: &str, mut rows: Vec<Row>) -> Self {
         // Where it has no row, the first that has one: another way to use it.
-        let row = tried.iter().find(|tried| tried.system == reference).or(tried.first());
-        let reference = row.map_or(Vec::new(), |tried| tried.runs.clone());
+        let row = rows.iter().find(|row| row.system == reference).or(rows.first());
+        let reference = row.map_or(Vec::new(), |row| row.runs.clone());
+        rows.iter_mut().for_each(|row| row.add_up(case, &reference));
         let metric = |metric: &Metric| MetricOf {
             key: metric.key.to_owned(),
             heading: metric.heading.to_owned(),
@@ -138,18 +129,19 @@ impl TableOf {
             title: case.title.to_owned(),
             producers,
             metrics: case.work.metrics().iter().map(metric).collect(),
-            rows: tried.into_iter().map(|tried| Row::new(case, tried, &reference)).collect(),
+            rows,
         }
     }
 }
 
 impl Row {
-    fn new(case: &Case, tried: Tried, reference: &[Run]) -> Self {
-        let selection = Selection::for_one(&round_trips(&tried.runs));
-        let compared = Selection::for_two(&round_trips(&tried.runs), &round_trips(reference));
+    fn add_up(&mut self, case: &Case, reference: &[Run]) {
+        let trips = round_trips(&self.runs);
+        let selection = Selection::for_one(&trips);
+        let compared = Selection::for_two(&trips, &round_trips(reference));
         let value = |metric: &'static Metric| {
-            let spread = spread(&tried.runs, selection, metric.key)?;
-            let theirs = median_of(&tried.runs, compared, metric);
+            let spread = spread(&self.runs, selection, metric.key)?;
+            let theirs = median_of(&self.runs, compared, metric);
             let ours = median_of(reference, compared, metric);
             let ratio = match metric.better {
                 Better::Less => divide(theirs, ours),
@@ -158,17 +150,10 @@ impl Row {
             };
             Some((metric.key.to_owned(), Value { spread, ratio, compared: ratio.map(|_| compared) }))
         };
-        let failed = tried.runs.iter().find_map(|run| run.line().err().cloned());
-        let trips = round_trips(&tried.runs);
-        Self {
-            selection,
-            counted: (selection.count(&trips), trips.len()),
-            values: case.work.metrics().iter().filter_map(value).collect(),
-            not_measured: tried.cannot.or(failed),
-            system: tried.system,
-            ours: tried.ours,
-            runs: tried.runs,
-        }
+        self.values = case.work.metrics().iter().filter_map(value).collect();
+        (self.selection, self.counted) = (selection, (selection.count(&trips), trips.len()));
+        let failed = || self.runs.iter().find_map(|run| run.line().err().cloned());
+        self.not_measured = self.not_measured.take().or_else(failed);
     }
 
     /// Returns of which of the runs the medians are: `near 4/5`, `all 5`.
@@ -227,8 +212,8 @@ mod tests {
     }
 
     fn table(ours: Vec<Run>, theirs: Vec<Run>) -> TableOf {
-        let tried = |system: &str, runs| Tried { system: system.to_owned(), ours: true, runs, cannot: None };
-        TableOf::new(find("w2").expect("a case"), 1, "ours", vec![tried("ours", ours), tried("theirs", theirs)])
+        let row = |system: &str, runs| Row { system: system.to_owned(), ours: true, runs, ..Row::default() };
+        TableOf::new(find("w2").expect("a case"), 1, "ours", vec![row("ours", ours), row("theirs", theirs)])
     }
 
     #[test]

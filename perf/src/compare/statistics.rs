@@ -41,11 +41,12 @@ impl Spread {
 }
 
 /// Which runs a median is taken of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Selection {
     Near,
     Far,
+    #[default]
     All,
 }
 
