@@ -27,11 +27,6 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// As [`grouped`], for a `usize`.
-pub(crate) fn grouped_len(number: usize) -> String {
-    grouped(number as u64)
-}
-
 /// As [`grouped`], rounded to a whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates; the cast saturates")]
 pub(crate) fn grouped_f64(number: f64) -> String {

@@ -35,7 +35,7 @@ pub(crate) use server::accept;
 
 use crate::duration::{self, Epoch};
 use crate::json_file;
-use crate::number::{grouped, grouped_len};
+use crate::number::grouped;
 use crate::process::{self, CpuTime, OWN_THREADS, cpu_by_thread, resident_bytes};
 use clients::ClientsOutcome;
 use options::{Pace, SILENT};
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<bool> {
     let pace = Pace::of(args)?;
     println!(
         "{} connections, {:.0}% of which go silent; idle timeout {}; clients pause {:.2?} to {:.2?}",
-        grouped_len(pace.connections),
+        grouped(pace.connections as u64),
         SILENT * 100.0,
         duration::exact(pace.idle_timeout),
         pace.least_pause,
@@ -76,9 +76,9 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<bool> {
     );
     println!(
         "{} timeouts without sockets, {} new and {} resets a second; {} of load\n",
-        grouped_len(args.timeouts),
-        grouped_len(args.rate),
-        grouped_len(args.resets),
+        grouped(args.timeouts as u64),
+        grouped(args.rate as u64),
+        grouped(args.resets as u64),
         duration::exact(args.duration),
     );
     let report = perform(args, pace)?;
@@ -251,7 +251,7 @@ impl Sockets {
                 eprintln!(
                     "{:>4.0} s  {} pending, {} answers a second, {} clients silent, {} reaped",
                     elapsed.as_secs_f64(),
-                    grouped_len(self.shared.timer.pending()),
+                    grouped(self.shared.timer.pending() as u64),
                     grouped((now - answers) / LINE.as_secs()),
                     grouped(self.shared.silent.load(Ordering::Relaxed)),
                     grouped(self.shared.reaped.load(Ordering::Relaxed)),

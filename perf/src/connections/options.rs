@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::number::grouped_len;
+use crate::number::grouped;
 use crate::{duration, number, process};
 
 /// Messages a second that all clients together send at most by default, for each core.
@@ -95,7 +95,7 @@ impl Pace {
         ensure!(
             (1..=possible).contains(&connections),
             "the limit of open files allows at most {} connections here, two files each: see `ulimit -Hn`",
-            grouped_len(possible)
+            grouped(possible as u64)
         );
         let bearable = connections as f64 / (process::cores() * MESSAGES_PER_SECOND_AND_CORE) as f64;
         let by_run = (args.duration / 5).clamp(Duration::from_secs(1), Duration::from_secs(4));

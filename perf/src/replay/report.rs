@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::engine::Outcome;
 use super::trace::{Contents, Counts};
 use crate::duration::{exact, show_nanos};
-use crate::number::{grouped, grouped_len};
+use crate::number::grouped;
 
 /// The whole result; its JSON is this, field by field.
 #[derive(Debug, Serialize)]
@@ -94,7 +94,7 @@ pub(super) fn print_contents(file: &Path, contents: &Contents, requests: usize) 
         "{}: {} lines, {} requests by {} clients, {} to {}",
         file.display(),
         grouped(contents.lines),
-        grouped_len(requests),
+        grouped(requests as u64),
         grouped(u64::from(contents.clients)),
         contents.from.as_deref().unwrap_or("never"),
         contents.to.as_deref().unwrap_or("never"),
@@ -110,7 +110,7 @@ pub(super) fn print_contents(file: &Path, contents: &Contents, requests: usize) 
         println!(
             "  {} requests stand after a later one in the file: sorted by time; those of one second stay in the \
              file's order",
-            grouped_len(contents.out_of_order)
+            grouped(contents.out_of_order as u64)
         );
     }
 }

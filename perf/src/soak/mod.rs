@@ -33,7 +33,7 @@ use crossbeam_queue::ArrayQueue;
 use fastrand::Rng;
 use tourbillon::WaitStrategy;
 
-use crate::number::{self, grouped, grouped_len};
+use crate::number::{self, grouped};
 use crate::process::resident_bytes;
 use context::{Jumping, Violations};
 use executors::Runner;
@@ -104,12 +104,12 @@ struct Run {
 
 /// Soaks and prints what was survived.
 pub(crate) fn run(args: &SoakArgs) -> Result<bool> {
-    ensure!(args.producers <= 1_000, "--producers {} is too many", grouped_len(args.producers));
+    ensure!(args.producers <= 1_000, "--producers {} is too many", grouped(args.producers as u64));
     let minutes = args.minutes.unwrap_or(usize::from(args.seconds.is_none()));
     let seconds = minutes.saturating_mul(60).saturating_add(args.seconds.unwrap_or(0));
     let length = Duration::from_secs(seconds as u64);
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("soak: {} s, {} producers, seed {seed}", grouped_len(seconds), args.producers);
+    eprintln!("soak: {} s, {} producers, seed {seed}", grouped(seconds as u64), args.producers);
     let report = perform(args.producers, seed, length, !args.no_forks)?;
     report.print();
     Ok(report.violations == 0)
