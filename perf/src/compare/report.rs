@@ -41,13 +41,7 @@ pub(crate) struct MetricOf {
     pub(crate) key: String,
     pub(crate) heading: String,
     pub(crate) more_is_better: bool,
-    #[serde(default = "two")]
     pub(crate) decimals: usize,
-}
-
-/// Of a metric in an old file.
-fn two() -> usize {
-    2
 }
 
 /// A system in a case. It has its runs first, and then what they come to.

@@ -21,7 +21,8 @@ fn late(system: &str, p99: f64, early: f64) -> serde_json::Value {
 }
 
 fn file(case: &str, keys: &[&str], rows: &[serde_json::Value]) -> Report {
-    let metrics: Vec<_> = keys.iter().map(|key| json!({"key": key, "heading": key, "more_is_better": false})).collect();
+    let metric = |key: &&str| json!({"key": key, "heading": key, "more_is_better": false, "decimals": 2});
+    let metrics: Vec<_> = keys.iter().map(metric).collect();
     let machine = json!({
         "processor": "a <processor>", "cores": 2, "memory": "1 kB", "kernel": "6", "clock_source": "tsc",
         "transparent_huge_pages": "never", "rustc": "rustc 1", "commit": "abc", "started": "2026-01-01T00:00:00Z",
