@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddrV4;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -155,10 +155,6 @@ struct Letters {
 
 type Inlet = Arc<Mutex<Letters>>;
 
-fn open(inlet: &Inlet) -> std::sync::MutexGuard<'_, Letters> {
-    inlet.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Serves until the stage is over.
 ///
 /// # Errors
@@ -201,7 +197,7 @@ impl<S: SessionTimer> Endpoint<S> {
                     inlet
                 });
                 let waker = {
-                    let mut letters = open(inlet);
+                    let mut letters = inlet.lock().expect("no session panics");
                     letters.requests.push(request);
                     letters.waker.take()
                 };
@@ -253,7 +249,7 @@ impl<S: SessionTimer> Driver<S> {
     }
 
     fn take_in(&mut self, here: &mut Here, context: &mut Context<'_>) {
-        let mut letters = open(&self.inlet);
+        let mut letters = self.inlet.lock().expect("no session panics");
         if !letters.requests.is_empty() {
             let now_ns = here.clock.nanos(Instant::now());
             for request in letters.requests.drain(..) {
