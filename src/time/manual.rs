@@ -1,15 +1,12 @@
 //! A clock that stands still until it is moved.
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::clock::{Clock, ClockListener, Follower, Listeners};
 use super::tick::{MOST_NS, saturating_ns};
+use crate::sync::{AtomicU64, Ordering};
 
 /// A clock for tests and simulations. It stands still until [`advance`](Self::advance) moves it.
 /// Clones share one time. Code under test compares times with [`Timer::now`](crate::Timer::now),
@@ -83,7 +80,7 @@ use super::tick::{MOST_NS, saturating_ns};
 /// clock. With the default clock they take real time in such a test, and a limit may not end before
 /// the test does. So a test gives them a `Timer` with a `ManualClock`, or uses `compat::tokio`.
 // In plain std types, because this is a test tool and not one of the engine's protocols. Only the
-// time is an atomic of loom's, so that models see it move.
+// time is an atomic of `sync`'s, so that models see it move.
 #[derive(Clone)]
 pub struct ManualClock {
     inner: Arc<Inner>,
