@@ -110,6 +110,8 @@ impl Timeline {
     }
 
     /// Returns what has come by now: the last subtick.
+    // Not inlined into the poll of a sleep, which seldom asks.
+    #[inline(never)]
     pub(crate) fn current(&self) -> Subtick {
         self.scale.subtick_at(self.now_ns())
     }
@@ -124,13 +126,7 @@ impl Timeline {
     /// Returns whether a deadline has come. Reads the exact time only if the upper bound says so.
     #[inline]
     pub(crate) fn has_come(&self, deadline: Subtick) -> bool {
-        deadline <= self.scale.subtick_at(self.upper_bound_ns(UpperBound::look)) && self.has_come_exactly(deadline)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn has_come_exactly(&self, deadline: Subtick) -> bool {
-        deadline <= self.current()
+        deadline <= self.scale.subtick_at(self.upper_bound_ns(UpperBound::look)) && deadline <= self.current()
     }
 
     /// Returns whether a timeout must not wait until `wake_at`, which is later than its deadline.
