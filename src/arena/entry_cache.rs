@@ -112,7 +112,8 @@ impl ArenaCache<'_> {
         arena.depot.take().map(|magazine| cache.open(magazine)).or_else(|| arena.take_run().map(|run| cache.begin(run)))
     }
 
-    /// Returns a fresh entry out of new memory, for `most` entries, or `None` if there is no memory.
+    /// Returns a fresh entry out of new memory, for `most` entries at most. Returns `None` if there
+    /// is no memory.
     pub(crate) fn grow(self, most: usize) -> Option<Sole> {
         debug_assert!(!self.cache.has_fresh(), "only after `take` has found nothing");
         self.arena.grow(most).map(|run| self.cache.begin(run))
