@@ -39,7 +39,8 @@ pub(crate) struct Timeline {
     scale: Scale,
     /// By default the engine goes by the system's monotonic clock.
     custom: Option<CustomClock>,
-    base: upper_bound_clock::Base,
+    /// The start, for an [`UpperBound`]. Not used with a clock of the user's.
+    start_ns: u64,
 }
 
 impl Timeline {
@@ -49,7 +50,7 @@ impl Timeline {
         // process's base.
         upper_bound_clock::begin();
         let start = now(custom.as_ref());
-        Self { scale: Scale::new(start, tick), custom, base: upper_bound_clock::Base::at(start) }
+        Self { scale: Scale::new(start, tick), custom, start_ns: upper_bound_clock::ns_at(start) }
     }
 
     #[inline]
@@ -100,7 +101,7 @@ impl Timeline {
     /// system's clock; another clock is read exactly.
     #[inline(always)]
     fn upper_bound_ns(&self, look: impl FnOnce() -> UpperBound) -> u64 {
-        if self.is_the_systems() { look().ns_since(self.base) } else { self.ns_by_clock() }
+        if self.is_the_systems() { look().ns_since(self.start_ns) } else { self.ns_by_clock() }
     }
 
     #[cold]
@@ -180,13 +181,7 @@ impl Timeline {
 
     /// Returns a given time exactly, and as a deadline as by [`deadline_at`](Self::deadline_at).
     pub(crate) fn moment_at(&self, at: Instant) -> Moment {
-        Moment { ns: self.ns_at(at), deadline: self.deadline_at(at) }
-    }
-
-    /// Returns an instant in nanoseconds since the start.
-    #[inline]
-    fn ns_at(&self, at: Instant) -> u64 {
-        self.base.ns_to(at).unwrap_or_else(|| self.scale.ns_at(at))
+        Moment { ns: self.scale.ns_at(at), deadline: self.deadline_at(at) }
     }
 
     /// Returns a given time as a deadline, rounded up. Reads a clock of the user's only.
@@ -196,15 +191,16 @@ impl Timeline {
     /// has passed becomes the tick that has already come.
     #[inline(always)]
     pub(crate) fn deadline_at(&self, at: Instant) -> Subtick {
-        if self.is_the_systems() { self.scale.subtick_not_before(self.ns_at(at)) } else { self.deadline_by_clock(at) }
+        let scale = &self.scale;
+        if self.is_the_systems() { scale.subtick_not_before(scale.ns_at(at)) } else { self.deadline_by_clock(at) }
     }
 
     #[cold]
     #[inline(never)]
     fn deadline_by_clock(&self, at: Instant) -> Subtick {
         // Not by nanoseconds: these stand still in the end, and a time to come would be one of now.
-        let now = self.now();
-        if at > now { self.scale.subtick_not_before(self.ns_at(at)) } else { self.scale.tick_at(self.ns_at(now)) }
+        let (scale, now) = (&self.scale, self.now());
+        if at > now { scale.subtick_not_before(scale.ns_at(at)) } else { scale.tick_at(scale.ns_at(now)) }
     }
 
     /// Returns how long it is until a deadline.

@@ -25,7 +25,7 @@
 
 use std::time::Instant;
 
-use super::tick::{MOST_NS, saturating_ns};
+use super::tick::saturating_ns;
 
 /// A look at the clock, which depends on no engine. On some processors, Intel's Xeons among them, a
 /// look waits for all loads before it. So a caller that is about to load a cold cache line looks
@@ -39,39 +39,21 @@ impl UpperBound {
         Self(imp::ns_since_process_base())
     }
 
-    /// Returns the nanoseconds since `base`: at least `Instant::now() - base` at the time of the
-    /// look.
+    /// Returns the nanoseconds since a start, which [`ns_at`] has turned into nanoseconds: at least
+    /// `Instant::now()` minus that instant, at the time of the look.
     #[inline]
-    pub(super) fn ns_since(self, base: Base) -> u64 {
-        self.0.wrapping_sub(base.0)
+    pub(super) fn ns_since(self, start_ns: u64) -> u64 {
+        self.0.wrapping_sub(start_ns)
     }
 }
 
-/// A point in time that nanoseconds can be counted from. It is stored as nanoseconds after the
-/// process's base, or, wrapping, before it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Base(u64);
-
-impl Base {
-    pub(super) fn at(start: Instant) -> Self {
-        let process = process_base();
-        let after = saturating_ns(start.saturating_duration_since(process));
-        let before = saturating_ns(process.saturating_duration_since(start));
-        Self(after.wrapping_sub(before))
-    }
-
-    /// Returns the nanoseconds from this base to `at`, or `None` if one of them comes before the
-    /// process's base, or 292 years after it. Most of the computation does not depend on this base,
-    /// so it overlaps with a cache miss on the memory that the base is in.
-    #[inline]
-    pub(super) fn ns_to(self, at: Instant) -> Option<u64> {
-        let ns = saturating_ns(at.checked_duration_since(process_base())?);
-        (self.0..MOST_NS).contains(&ns).then(|| ns - self.0)
-    }
+/// Returns an instant in nanoseconds after the process's base.
+pub(super) fn ns_at(at: Instant) -> u64 {
+    saturating_ns(at.saturating_duration_since(process_base()))
 }
 
-/// Sets the process's base. Must be called before the first reading of the clock that a base is
-/// made of. Opens what later readings need.
+/// Sets the process's base. Must be called before the first reading of the clock that time is
+/// counted from. Opens what later readings need.
 pub(super) fn begin() {
     process_base();
     imp::open();
@@ -155,39 +137,17 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    #[test]
-    fn a_base_and_a_scale_count_the_same_nanoseconds() {
-        let process = process_base();
-        let hour = Duration::from_secs(3_600);
-        let points = [
-            process - hour,
-            process - Duration::from_nanos(1),
-            process,
-            process + Duration::from_nanos(7),
-            process + hour,
-        ];
-        let (far, centuries) = (process + Duration::from_secs(1 << 40), Duration::from_secs(1 << 34));
-        for start in points.into_iter().chain(process.checked_sub(centuries)) {
-            let scale = crate::time::tick::Scale::new(start, Duration::from_millis(1));
-            for at in points.into_iter().chain([far]) {
-                let ns = Base::at(start).ns_to(at);
-                assert!(ns.is_none_or(|ns| ns == scale.ns_at(at)), "{ns:?}");
-                assert_eq!(ns.is_some(), start >= process && at >= start && at < far, "the usual case has no detour");
-            }
-        }
-    }
-
     /// On several threads at once, with preemption: the bound must hold on a loaded machine, too.
     #[test]
     fn the_producers_clock_is_never_behind_the_monotonic_clock() {
         let start = Instant::now();
-        let base = Base::at(start);
+        let start_ns = ns_at(start);
         let check = || {
             let mut close = 0_u32;
             while start.elapsed() < Duration::from_millis(300) {
                 for _ in 0..1000 {
                     let before = start.elapsed().as_nanos();
-                    let ahead = u128::from(UpperBound::look().ns_since(base));
+                    let ahead = u128::from(UpperBound::look().ns_since(start_ns));
                     let after = start.elapsed().as_nanos();
                     assert!(ahead >= before, "{} ns behind", before - ahead);
                     close += u32::from(ahead < after + 25_000);
