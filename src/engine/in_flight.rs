@@ -64,17 +64,15 @@ impl InFlight {
     /// count. Calls `help` now and then: a batch may need a thread.
     pub(crate) fn wait(&self, only_running: bool, mut help: impl FnMut()) {
         let batches = if only_running { &self.running } else { &self.under_way };
-        *lock(&self.waiters) += 1;
-        loop {
-            let waiters = lock(&self.waiters);
-            // Acquire: pairs with the release in `end`.
-            if batches.load(Ordering::Acquire) == 0 {
-                break;
-            }
+        let mut waiters = lock(&self.waiters);
+        *waiters += 1;
+        // Acquire: pairs with the release in `end`.
+        while batches.load(Ordering::Acquire) != 0 {
             drop(wait_for(&self.has_ended, waiters, HELP_AFTER));
             help();
+            waiters = lock(&self.waiters);
         }
-        *lock(&self.waiters) -= 1;
+        *waiters -= 1;
     }
 }
 
