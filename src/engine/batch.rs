@@ -192,5 +192,5 @@ fn pass_over(entry: Marked, found: Expire, due_by: Subtick, may_go_back: bool, r
     if remote.is_to_fire() {
         return run(entry, Subtick::NEVER, false, runs);
     }
-    runs.report(withdraw_outside(shared, remote, entry.into_owned()));
+    runs.report(withdraw_outside(shared, remote, entry));
 }

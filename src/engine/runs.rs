@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use super::unfired::clear_away;
+use super::unfired::{clear_away, take_out};
 use crate::count::{Counts, Recorder, Running, TASKS_A_LOOK};
-use crate::entry::{self, EndedEarly, TaskInPlace};
+use crate::entry::{self, TaskInPlace};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::time::Subtick;
@@ -160,18 +160,9 @@ impl SharedRef {
         // SAFETY: `self` is a reference to the engine.
         let Err(entry) = (unsafe { remote.push_again(entry, self.timeline()) }) else { return Ok(()) };
         // The engine has been shut down, so the timeout ends.
-        match entry.into_owned().withdraw() {
-            Ok(EndedEarly::Task(withdrawn)) => {
-                finish(self, remote);
-                clear_away(self, withdrawn)
-            }
-            Ok(EndedEarly::Wake(_)) => unreachable!("a periodic timeout"),
-            Err(cancelled) => {
-                // A cancel was first, and has taken the task.
-                self.let_go(cancelled);
-                Ok(())
-            }
-        }
+        let Some(withdrawn) = take_out(self, entry) else { return Ok(()) };
+        finish(self, remote);
+        clear_away(self, withdrawn)
     }
 }
 

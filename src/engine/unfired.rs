@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use crate::entry::{Chain, EndedEarly, Marked, Owned, Task, Won};
+use crate::entry::{Chain, EndedEarly, Marked, Task, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -78,31 +78,21 @@ pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Marked) -> R
     if outside.is_none() && !remote.is_unwanted() {
         return Err(entry);
     }
-    Ok(withdraw(outside, shared, remote, entry.into_owned()))
+    Ok(withdraw(outside, shared, remote, entry))
 }
 
 /// Withdraws a timeout outside of its shard, which has been closed. It goes into the answer of the
-/// shutdown that waits. If none does, its task is dropped; a panic of that is returned. The entry
-/// is no future's.
-pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned) -> Ran {
+/// shutdown that waits. If none does, its task is dropped; a panic of that is returned.
+pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Marked) -> Ran {
     withdraw(lock(&shared.unfired), shared, remote, entry)
 }
 
 /// The list of what belongs into the answer, if a shutdown waits for it.
 type Outside<'a> = MutexGuard<'a, Option<Chain<Won>>>;
 
-/// Keeps what it withdraws for the answer, or drops its task. Gives up what was cancelled.
-fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Ran {
-    let entry = match entry.withdraw() {
-        Ok(EndedEarly::Task(entry)) => entry,
-        Ok(EndedEarly::Wake(_)) => unreachable!("a future's entry comes into no such batch"),
-        Err(cancelled) => {
-            // A cancel was first, and has taken the task.
-            drop(outside);
-            shared.let_go(cancelled);
-            return Ok(());
-        }
-    };
+/// Keeps what it withdraws for the answer, or drops its task.
+fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Marked) -> Ran {
+    let Some(entry) = take_out(shared, entry) else { return Ok(()) };
     shared.give_places_back(1);
     // It counts as if it had waited in the shard.
     shared.count(remote, |counts| counts.returned.add(1));
@@ -114,6 +104,19 @@ fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry
     // Not under the lock: the task's destructor may come here again.
     drop(outside);
     clear_away(shared, entry)
+}
+
+/// Takes a timeout out of PENDING. Gives the entry up if a cancel was first, which has taken the
+/// task.
+pub(super) fn take_out(shared: &SharedRef, entry: Marked) -> Option<Won> {
+    match entry.into_owned().withdraw() {
+        Ok(EndedEarly::Task(entry)) => Some(entry),
+        Ok(EndedEarly::Wake(_)) => unreachable!("what is marked is no future's"),
+        Err(cancelled) => {
+            shared.let_go(cancelled);
+            None
+        }
+    }
 }
 
 /// Drops the task of an entry, and gives the entry up. Returns a panic of the task's destructor.
