@@ -114,7 +114,7 @@ impl Core {
         let before = wakes.len();
         let remote = self.remote(shared);
         let mut awake = 0;
-        self.empty(shared, remote, false, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
+        self.empty(shared, remote, false, |free, entry| match unless_cancelled(free, shared, entry, Owned::withdraw) {
             Some(EndedEarly::Wake(Some(entry))) => wakes.push(entry),
             Some(EndedEarly::Wake(None)) => awake += 1,
             Some(EndedEarly::Task(entry)) => left.push(entry),
@@ -138,7 +138,7 @@ impl Core {
         let (mut tasks, mut wakes) = (Chain::default(), std::mem::take(&mut self.wakes));
         let remote = self.remote(shared);
         let mut fire = |tasks| sink(Batch::new(Entries::Tasks(tasks, Subtick::NEVER), shared, remote));
-        self.empty(shared, remote, true, |free, entry| match take_back(free, shared, entry, Owned::fire) {
+        self.empty(shared, remote, true, |free, entry| match unless_cancelled(free, shared, entry, Owned::fire) {
             Some(EndedEarly::Task(marked)) => {
                 tasks.push(marked);
                 if tasks.len() == MAX_BATCH {
@@ -234,34 +234,6 @@ fn count_awake(shared: &SharedRef, remote: &Remote) {
     shared.count(remote, |counts| counts.completed.add(1));
 }
 
-/// Gives up the engine's ownership of an entry that is no longer pending. Returns the entry if it
-/// is pending again, see [`Owned::let_go`].
-#[inline]
-pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: Owned) -> Result<(), Owned> {
-    if let Some(entry) = entry.let_go()? {
-        give_back(free, shared, entry);
-    }
-    Ok(())
-}
-
-/// Puts an entry that came out of the inbox into the wheel, after it has called `note` with its
-/// deadline. Returns false, and lets it go, if it was cancelled.
-#[inline(always)] // It is called in a loop of few instructions.
-pub(super) fn link(
-    wheel: &mut Wheel,
-    free: &EntryCache,
-    shared: &SharedRef,
-    mut entry: Owned,
-    mut note: impl FnMut(Subtick),
-) -> bool {
-    // Repeats if the entry was revived after it was found cancelled.
-    loop {
-        let Err(cancelled) = wheel.insert(entry, &mut note) else { return true };
-        let Err(revived) = let_go(free, shared, cancelled) else { return false };
-        entry = revived;
-    }
-}
-
 /// Puts an entry into the worker's free list.
 #[inline]
 pub(super) fn give_back(free: &EntryCache, shared: &SharedRef, entry: Sole) {
@@ -270,20 +242,25 @@ pub(super) fn give_back(free: &EntryCache, shared: &SharedRef, entry: Sole) {
     unsafe { free.with(&shared.arena) }.put(entry);
 }
 
-/// Takes an entry out of PENDING by `win`. Gives it up if it was cancelled.
-fn take_back<W>(
+/// Goes a step with an entry that is in no list. Lets it go if it was cancelled.
+#[inline(always)] // It is called in a loop of few instructions.
+pub(super) fn unless_cancelled<T>(
     free: &EntryCache,
     shared: &SharedRef,
     mut entry: Owned,
-    win: impl Fn(Owned) -> Result<W, Owned>,
-) -> Option<W> {
-    // Repeats if the entry was revived after it was found cancelled.
+    mut step: impl FnMut(Owned) -> Result<T, Owned>,
+) -> Option<T> {
     loop {
-        entry = match win(entry) {
-            Ok(won) => return Some(won),
-            // A cancel that has not pushed the entry yet still holds the handle, and finds the
-            // queue closed.
-            Err(cancelled) => let_go(free, shared, cancelled).err()?,
+        // A cancel that has not pushed the entry yet still holds the handle, and finds the queue
+        // closed.
+        entry = match step(entry).map_err(Owned::let_go) {
+            Ok(done) => return Some(done),
+            // It was revived after it was found cancelled.
+            Err(Err(revived)) => revived,
+            Err(Ok(last)) => {
+                last.into_iter().for_each(|entry| give_back(free, shared, entry));
+                return None;
+            }
         };
     }
 }

@@ -1,7 +1,7 @@
 //! A turn of a shard: it goes through the queues, expires what is due, and moves the cascades on.
 
 use super::batch::{Batch, Entries};
-use super::core::{Core, Limits, TurnResult, give_back, link};
+use super::core::{Core, Limits, TurnResult, give_back, unless_cancelled};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, WHOLE};
@@ -316,8 +316,10 @@ impl Core {
                 continue;
             }
             debug_assert!(remote.is_home_of(&entry), "an entry goes to its own shard");
-            let note = |deadline| note_hurried(&mut self.hurried, self.now, deadline);
-            if !link(&mut self.wheel, &self.free, shared, entry, note) {
+            let linked = unless_cancelled(&self.free, shared, entry, |entry| {
+                self.wheel.insert(entry, |deadline| note_hurried(&mut self.hurried, self.now, deadline))
+            });
+            if linked.is_none() {
                 cancelled += 1;
             }
         }
