@@ -71,13 +71,12 @@ impl Pinning {
     /// of [`allowed_cores`](crate::sys::cores::allowed_cores).
     pub(crate) fn plan(&self, shards: usize, allowed: &[usize]) -> Vec<Option<usize>> {
         match self {
-            Pinning::None => vec![None; shards],
             Pinning::Cores(cores) => (0..shards).map(|shard| cores.get(shard % cores.len().max(1)).copied()).collect(),
             Pinning::Auto if shards < allowed.len() => {
                 let before = NEXT.fetch_add(shards, Ordering::Relaxed);
                 places(drawn(), before, shards, allowed.len()).map(|place| Some(allowed[place])).collect()
             }
-            Pinning::Auto => vec![None; shards],
+            Pinning::None | Pinning::Auto => vec![None; shards],
         }
     }
 }
