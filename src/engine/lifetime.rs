@@ -38,7 +38,8 @@ impl SharedRef {
         // SAFETY: 1. The remotes become a part of what is written to this address, and have their
         // places below. 2. The place was made for this, and nobody else knows it yet.
         unsafe {
-            remotes.extend(numbers.map(|(index, number)| Remote::new(index, number, EngineAddress(shared.cast()))));
+            let engine = EngineAddress(shared.cast().as_ptr());
+            remotes.extend(numbers.map(|(index, number)| Remote::new(index, number, engine)));
             shared.write(Shared::new(plan, remotes));
         }
         let shared = SharedRef(shared);
@@ -70,7 +71,7 @@ impl Drop for SharedRef {
         // AcqRel: the last owner sees all that the others did.
         if self.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: this was the last owner. It was counted once, and ends here.
-            unsafe { Shared::end(self.0) };
+            unsafe { Shared::end(self.0.as_ptr()) };
         }
     }
 }
@@ -208,7 +209,7 @@ impl Shared {
             // SAFETY: 1. The final sweep counted this handle, which is subtracted here, once. The
             // arena is there until then. 2. If it was the last one, nobody else uses the engine.
             unsafe {
-                if Arena::orphan_lets_go(&raw const (*shared.as_ptr()).arena) {
+                if Arena::orphan_lets_go(&raw const (*shared).arena) {
                     Self::free_shared(shared);
                 }
             }
@@ -222,12 +223,12 @@ impl Shared {
     /// The caller was the last owner.
     #[cold]
     #[inline(never)]
-    unsafe fn end(shared: NonNull<Self>) {
+    unsafe fn end(shared: *mut Self) {
         // SAFETY: 1. The caller was the last owner, so nobody else sweeps, and the engine lives
         // until the sweep has counted its handles. 2. If there is none, nobody else uses the
         // engine.
         unsafe {
-            if Arena::orphan_all(&raw const (*shared.as_ptr()).arena) {
+            if Arena::orphan_all(&raw const (*shared).arena) {
                 Self::free_shared(shared);
             }
         }
@@ -239,9 +240,9 @@ impl Shared {
     /// Nobody else uses the engine, now or later.
     #[cold]
     #[inline(never)]
-    unsafe fn free_shared(shared: NonNull<Self>) {
+    unsafe fn free_shared(shared: *mut Self) {
         // SAFETY: it came from a box in `create`, and is the caller's.
-        drop(unsafe { Box::from_raw(shared.as_ptr()) });
+        drop(unsafe { Box::from_raw(shared) });
     }
 
     /// Gives back an entry whose last owner is a handle. Returns the handle if the engine is gone
@@ -284,6 +285,6 @@ impl Shared {
         let add_one = |owners: usize| (owners > 0).then_some(owners + 1);
         // Relaxed: the engine has an owner, or this fails.
         let counted = Self::of_remote(remote).owners.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_one);
-        counted.is_ok().then(|| SharedRef(Self::ptr_of_remote(remote)))
+        NonNull::new(Self::ptr_of_remote(remote)).filter(|_| counted.is_ok()).map(SharedRef)
     }
 }

@@ -1,7 +1,7 @@
 //! The part of one engine that all shards, threads and handles share.
 
 use std::any::Any;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,13 +97,13 @@ impl Shared {
     pub(crate) fn of_remote(remote: &Remote) -> &Self {
         // SAFETY: whoever made the remote made it a part of the engine at this address, and so the
         // engine is there.
-        unsafe { Self::ptr_of_remote(remote).as_ref() }
+        unsafe { &*Self::ptr_of_remote(remote) }
     }
 
     /// Like [`of_remote`](Self::of_remote), but returns a pointer, for callers that may free the
     /// engine.
     #[inline]
-    pub(super) fn ptr_of_remote(remote: &Remote) -> NonNull<Self> {
+    pub(super) fn ptr_of_remote(remote: &Remote) -> *mut Self {
         remote.engine().0.cast()
     }
 
@@ -114,12 +114,12 @@ impl Shared {
     pub(crate) fn of_thread(mine: Local<'_>) -> &Self {
         // SAFETY: `new_thread_state` stored the address, and a state is there for no longer than
         // its engine.
-        unsafe { mine.state().engine().0.cast().as_ref() }
+        unsafe { &*mine.state().engine().0.cast() }
     }
 
     fn new_thread_state(&self) -> ThreadState {
         // SAFETY: each caller keeps the state in this engine, or for no longer than it borrows it.
-        unsafe { ThreadState::of(EngineAddress(NonNull::from(self).cast())) }
+        unsafe { ThreadState::of(EngineAddress(ptr::from_ref(self).cast_mut().cast())) }
     }
 
     /// Sets what wakes the workers. Called once, before anybody schedules.

@@ -3,7 +3,7 @@
 
 mod turns;
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
@@ -83,7 +83,7 @@ pub(crate) struct Remote {
 
 /// The address of an engine. Only the engine layer knows its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EngineAddress(pub(crate) NonNull<()>);
+pub(crate) struct EngineAddress(pub(crate) *mut ());
 
 // SAFETY: it is an address. Who makes a reference of it says that the engine is there, which any
 // thread may use.
@@ -144,7 +144,7 @@ impl Remote {
             counters: CachePadded::default(),
             waker: OnceLock::new(),
             has_worker: Shown::new(0),
-            engine: AtomicPtr::new(engine.0.as_ptr()),
+            engine: AtomicPtr::new(engine.0),
             number,
             index,
             has_core: OnceLock::new(),
@@ -173,8 +173,7 @@ impl Remote {
     /// Returns the address of the engine that this remote is a part of.
     #[inline]
     pub(crate) fn engine(&self) -> EngineAddress {
-        // SAFETY: `new` stored it from such a pointer.
-        EngineAddress(unsafe { NonNull::new_unchecked(self.engine.load(Ordering::Relaxed)) })
+        EngineAddress(self.engine.load(Ordering::Relaxed))
     }
 
     /// Returns what the worker's half of the shard takes from the queues with. Panics if it was
