@@ -13,7 +13,7 @@ impl Inbox {
     /// Returns an empty inbox whose worker is asleep. The worker has not been started yet; the
     /// thread that wakes it starts it.
     pub(crate) fn new() -> Self {
-        Self::empty(true)
+        Self::empty(ASLEEP)
     }
 
     /// Sets ASLEEP if the inbox is empty or closed, and returns whether it did. Only the worker

@@ -93,9 +93,8 @@ pub(crate) struct Queue<T> {
 }
 
 impl<T: Stacked> Queue<T> {
-    /// Returns an empty queue. An inbox says whether its worker is asleep.
-    pub(super) fn empty(is_asleep: bool) -> Self {
-        let tags = if is_asleep { ASLEEP } else { 0 };
+    /// Returns an empty queue. An inbox says by ASLEEP whether its worker is asleep.
+    pub(super) fn empty(tags: usize) -> Self {
         Self { head: AtomicPtr::new(ptr::without_provenance_mut(tags)), of: PhantomData }
     }
 
@@ -193,7 +192,7 @@ pub(crate) type SideQueue = Queue<FromQueue>;
 
 impl SideQueue {
     pub(super) fn new() -> Self {
-        Self::empty(false)
+        Self::empty(0)
     }
 
     /// Pushes an entry. Returns it if the queue is closed: the engine has given up all its entries,
