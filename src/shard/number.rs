@@ -2,7 +2,7 @@
 //! for its task.
 
 use std::num::NonZeroU16;
-use std::ptr::{self, NonNull};
+use std::ptr;
 // Not through `sync`: no protocol depends on it. Whoever reads a place was told of the number by a
 // protocol that the models check.
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -54,16 +54,12 @@ impl Drop for Number {
     }
 }
 
-/// Returns the remote of a number.
-///
-/// # Safety
-/// It is the number of a remote that is there.
+/// Returns the remote of a number, for a thread that was told of the number after `set`.
 #[inline]
-pub(super) unsafe fn remote_of(number: NonZeroU16) -> NonNull<Remote> {
+pub(super) fn remote_of(number: NonZeroU16) -> *const Remote {
     let remote = place(number).load(Ordering::Relaxed);
     debug_assert!(!remote.is_null() && remote != TAKEN, "nobody may look for a remote that is not there");
-    // SAFETY: `set` has stored the remote, and this thread was told of the number after that.
-    unsafe { NonNull::new_unchecked(remote) }
+    remote
 }
 
 #[inline]
