@@ -100,11 +100,6 @@ impl<T: Copy> Blocks<T> {
         self.chunks.len() * CHUNK
     }
 
-    /// Returns how many bytes the blocks take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.len() * size_of::<Block<T>>()
-    }
-
     #[inline]
     pub(crate) fn get(&self, block: u32) -> &Block<T> {
         &self.chunks[(block >> CHUNK_BITS) as usize][block as usize % CHUNK]
@@ -163,12 +158,9 @@ impl<T: Copy> Blocks<T> {
     /// first.
     #[cold]
     fn grow(&mut self) -> Result<u32, OutOfMemory> {
-        let first = u32::try_from(self.len()).map_err(|_| OutOfMemory)?;
+        let first = u32::try_from(self.len()).ok().filter(|first| *first < Place::MAX_BLOCKS).ok_or(OutOfMemory)?;
         #[cfg(test)]
         if self.len() >= self.limit {
-            return Err(OutOfMemory);
-        }
-        if first >= Place::MAX_BLOCKS {
             return Err(OutOfMemory);
         }
         let mut chunk = room_for(CHUNK)?;

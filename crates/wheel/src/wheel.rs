@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::ops::RangeInclusive;
 
+use crate::block::Block;
 use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError, room_for};
 use crate::level::{Level, Ring, Target};
 use crate::list::Lists;
@@ -158,7 +159,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// [`shrink_to`](Self::shrink_to) gives the others back.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.lists.blocks.bytes()
+        self.lists.blocks.len() * size_of::<Block<T>>()
     }
 
     /// Allocates blocks for so many more items, as they usually lie: ten in a block of 14.
