@@ -134,11 +134,11 @@ impl<T: Copy> Blocks<T> {
         Ok(index)
     }
 
-    /// Gives a block back that holds no item.
+    /// Gives a block back that holds no item. It is the first that is taken again.
     #[inline]
     pub(crate) fn give_back(&mut self, index: u32) {
         debug_assert_eq!(self.get(index).live, 0, "items would be lost");
-        self.put_free(index);
+        self.get_mut(index).behind = core::mem::replace(&mut self.free, Link::to(index));
         self.used -= 1;
     }
 
@@ -169,12 +169,8 @@ impl<T: Copy> Blocks<T> {
         chunk.extend((0..CHUNK).map(|_| Block { before: end, behind: end, live: 0, cells: [None; CELLS] }));
         let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
         self.chunks.push(chunk);
-        (first..first + (1 << CHUNK_BITS)).rev().for_each(|block| self.put_free(block));
+        self.used += CHUNK;
+        (first..first + (1 << CHUNK_BITS)).rev().for_each(|block| self.give_back(block));
         Ok(first)
-    }
-
-    /// Puts a free block in front of those that are free already.
-    fn put_free(&mut self, index: u32) {
-        self.get_mut(index).behind = core::mem::replace(&mut self.free, Link::to(index));
     }
 }
