@@ -220,7 +220,8 @@ impl<T> DelayQueue<T> {
         self.items.is_empty()
     }
 
-    /// Drops all items, and wakes the task that polls the queue. The capacity stays.
+    /// Drops all items. If there are any, it wakes the task that polls the queue. The capacity
+    /// stays.
     pub fn clear(&mut self) {
         if !self.is_empty() {
             self.order.clear();

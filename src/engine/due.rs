@@ -3,8 +3,7 @@
 //! A timeout is claimed at the latest moment, when its own task is about to run. So a task that
 //! runs before it may still cancel it or reset it. On the thread that turns the shard
 //! ([`Due::run`]) that moment is at once. In a batch ([`Due::hand_over`]) it comes later, on the
-//! thread that runs the batch ([`Batch::run`]). See
-//! `shard/README.md`, section 10.
+//! thread that runs the batch ([`Batch::run`]). See `shard/README.md`, section 10.
 
 use super::batch::{Batch, Entries, MAX_BATCH};
 use super::core::{Core, count_fired, end_sleep, give_back};

@@ -154,8 +154,8 @@ impl Remote {
     /// Returns the remote at which an entry is at home.
     #[inline]
     pub(crate) fn at(home: Home<'_>) -> &Self {
-        // SAFETY: a home is the number of a remote that is there for this lifetime. `set` has stored
-        // it, and this thread was told of the number after that.
+        // SAFETY: a home is the number of a remote that is there for this lifetime. `set` has
+        // stored it, and this thread was told of the number after that.
         unsafe { &*remote_of(home.number()) }
     }
 

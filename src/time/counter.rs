@@ -213,8 +213,7 @@ impl Counter {
         let (window, from) = (self.window.load(Ordering::Relaxed), self.measured_from());
         let begins = window == 0 && (from.ns == 0 || now_ns.saturating_sub(from.ns) > LONG_CALIBRATION_NS);
         let source = if begins || window != 0 { machine.is_clock_source() } else { Some(true) };
-        // If the kernel no longer answers, because there is no /sys after a chroot, the rate
-        // decides.
+        // If the kernel no longer answers, because a sandbox has closed the file, the rate decides.
         if source == Some(false) || (begins && source.is_none()) {
             return self.distrust(now_ns);
         }

@@ -110,8 +110,8 @@ impl Builder {
         Ok((Timer { owner: Arc::new(owner) }, driver))
     }
 
-    /// Checks the options that all kinds of engines have, and rounds the ticks up. Returns the number
-    /// of levels.
+    /// Checks the options that all kinds of engines have, and rounds the ticks up. Returns the
+    /// number of levels.
     fn checked_options(&mut self) -> Result<usize, BuildError> {
         check("tick_duration", self.tick_duration.as_nanos(), SHORTEST_TICK.as_nanos(), MOST_NS.into())?;
         check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;

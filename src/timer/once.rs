@@ -168,10 +168,10 @@ impl Timer {
     /// pending. Each is [reset](Timeout::reset) as if alone.
     ///
     /// It is for an event loop that has just read from a batch of connections, and pushes out the
-    /// idle timeout of each. The call looks at the clock once, before the first timeout. It fetches
-    /// the memory of the next timeouts while it resets one. It wakes a worker at most once for
-    /// timeouts of one shard that follow one another and that the worker has not linked yet, unless
-    /// the deadline comes, or another thread moves or cancels them, meanwhile.
+    /// idle timeout of each. As a rule the call looks at the clock once, before the first timeout.
+    /// It fetches the memory of the next timeouts while it resets one. It wakes a worker at most
+    /// once for timeouts of one shard that follow one another and that the worker has not linked
+    /// yet, unless the deadline comes, or another thread moves or cancels them, meanwhile.
     ///
     /// The call looks a few timeouts ahead. So while it asks the iterator for the next one, up to
     /// eight before that are not reset yet, and a worker that sleeps may not be woken yet for any.
