@@ -88,8 +88,8 @@ impl Arena {
         self.chunks.newest()?.take_run()
     }
 
-    /// Adds a chunk of at most so many entries, as large as there is memory for, and takes a run of
-    /// it. Each chunk is twice as large as the one before. Returns `None` if there is no memory.
+    /// Adds a chunk, as large as there is memory for, and takes a run of it. Each chunk is twice as
+    /// large as the one before, up to `most` entries. Returns `None` if there is no memory.
     #[cold]
     fn grow(&self, most: usize) -> Option<Run> {
         loop {

@@ -70,7 +70,7 @@ impl Arena {
         let mut counts = HashMap::new();
         counts.try_reserve(self.chunks.iter().map(|chunk| chunk.pages).sum()).ok()?;
         let places = self.chunks.iter().flat_map(|chunk| (0..chunk.pages).map(|page| chunk.place(page)));
-        // If another thread adds a chunk meanwhile, some are left out.
+        // If another thread adds a chunk meanwhile, some may be left out.
         counts.extend(places.take(counts.capacity()).map(|place| (place, 0)));
         (!counts.is_empty()).then_some(counts)
     }

@@ -41,7 +41,7 @@ pub(crate) struct ThreadState {
     other_shards: OnceLock<Box<[CachePadded<Counts>]>>,
     /// The batch of this engine that the thread is running.
     pub(crate) running: Running,
-    /// References of the futures that it made, and threads that had its number before. On another
+    /// References of the futures that it made, or a thread that had its number before. On another
     /// cache line, as other threads may drop them.
     pub(crate) refs: CachePadded<LocalRefs>,
 }
