@@ -32,7 +32,8 @@ pub(super) fn entries_a_page() -> usize {
     if cfg!(loom) { 1 } else { page_size() / size_of::<Entry>() }
 }
 
-/// Returns the place in memory of the page that an entry lies in, in pages. There are such pages.
+/// Returns the place in memory of the page that an entry lies in, in pages: where the system takes
+/// pages back, or there is no size to divide by.
 pub(super) fn page_of(entry: NonNull<Entry>) -> usize {
     entry.addr().get() / size_of::<Entry>() / entries_a_page()
 }

@@ -24,17 +24,18 @@ impl Arena {
     ///
     /// A thread that needs entries meanwhile may find the depot empty, and take new memory.
     pub(crate) fn shrink(&self) -> usize {
-        let Some(mut whole) = self.pages() else { return 0 };
+        let Some(mut pages) = self.pages() else { return 0 };
         let mut free = self.take_depot(|entry| {
-            if let Some(count) = whole.get_mut(&page_of(entry.address())) {
+            if let Some(count) = pages.get_mut(&page_of(entry.address())) {
                 *count += 1;
             }
         });
-        whole.retain(|_, count| *count == entries_a_page());
+        // Only whole ones are given back.
+        pages.retain(|_, count| *count == entries_a_page());
         let mut begun = None;
         while let Some((entry, others)) = free.map(Magazine::pop) {
             free = others;
-            if whole.contains_key(&page_of(entry.address())) {
+            if pages.contains_key(&page_of(entry.address())) {
                 // It goes with its page below.
                 entry.into_raw();
                 continue;
@@ -49,7 +50,7 @@ impl Arena {
         for chunk in self.chunks.iter() {
             let mut page = 0;
             while page < chunk.pages {
-                let len = (page..chunk.pages).take_while(|page| whole.contains_key(&chunk.place(*page))).count();
+                let len = (page..chunk.pages).take_while(|page| pages.contains_key(&chunk.place(*page))).count();
                 if len > 0 {
                     // Before the pages can be taken, because the thread that takes one subtracts
                     // it.

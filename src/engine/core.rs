@@ -251,8 +251,8 @@ pub(super) fn unless_cancelled<T>(
     mut step: impl FnMut(Owned) -> Result<T, Owned>,
 ) -> Option<T> {
     loop {
-        // A cancel that has not pushed the entry yet still holds the handle, and finds the queue
-        // closed.
+        // After a close, a cancel that has not pushed the entry yet still holds the handle, and
+        // finds the queue closed.
         entry = match step(entry).map_err(Owned::let_go) {
             Ok(done) => return Some(done),
             // It was revived after it was found cancelled.

@@ -368,9 +368,10 @@ impl Timeout {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let deadline = self.handle.snapshot().deadline();
+        let seen = self.handle.snapshot();
+        let deadline = seen.deadline();
         match () {
-            () if !self.is_pending() => Duration::ZERO,
+            () if !seen.is_pending() => Duration::ZERO,
             () if deadline == Subtick::NEVER => Duration::MAX,
             () => self.shared().timeline().until(deadline),
         }
