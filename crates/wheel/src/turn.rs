@@ -20,8 +20,8 @@ impl<T: Copy + Eq> Wheel<T> {
     /// the call moves as many items of it at most, or the
     /// [quota of cascades](Self::set_cascade_quota) if that is more. What is left over in either
     /// way waits for the next call: then the budget is 0, and [`next_wakeup`](Self::next_wakeup)
-    /// says when that has to be. What was due when it was inserted takes turns with what has become
-    /// due.
+    /// says when that has to be. What was due when it was inserted is taken with what has become
+    /// due next.
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
     /// beyond all that the last level reaches, the call looks at each item once, and sorts what is
@@ -52,8 +52,6 @@ impl<T: Copy + Eq> Wheel<T> {
         let now = now.min(NEVER - 1);
         // A move is cheap beside what is done with an item that is due.
         let mut moves = (*budget).max(self.cascade_quota);
-        // Nothing is left over that had its turn.
-        self.late_first |= self.lists.is_empty(DUE);
         loop {
             if self.homeless_at <= now {
                 self.lists.splice(HOMELESS, ASIDE);
@@ -67,30 +65,23 @@ impl<T: Copy + Eq> Wheel<T> {
             if !self.take_due(items, due_by, budget, &mut take) {
                 return;
             }
-            if self.late_first && self.take_late(items) {
-                continue;
-            }
             if self.is_outrun(now) {
                 self.set_all_aside();
                 self.move_cursor(now + 1);
                 continue;
             }
+            // What is late and what comes up next go together, so that neither waits for ever.
+            self.take_late(items);
             match self.next_event(now) {
-                Some(event) => {
-                    self.late_first = true;
-                    if !self.handle(event, items, &mut moves) {
-                        break;
-                    }
-                }
-                None if self.take_late(items) => {}
-                None => {
-                    self.late_first = true;
+                Some(event) if !self.handle(event, items, &mut moves) => break,
+                None if self.lists.is_empty(DUE) => {
                     self.move_cursor(now + 1);
                     // Of a block that has just lost its home, some items may be due.
                     if self.homeless_at > now || self.lists.is_empty(HOMELESS) {
                         return;
                     }
                 }
+                _ => {}
             }
         }
         // There are no moves left, and what is due may be among what has still to move.
@@ -221,15 +212,10 @@ impl<T: Copy + Eq> Wheel<T> {
         }
     }
 
-    /// Makes the late items due, in the order of their deadlines. Returns false if there are none.
-    fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) -> bool {
-        self.late_first = false;
-        if self.lists.is_empty(LATE) {
-            return false;
-        }
-        self.lists.sort(items, LATE);
+    /// Makes what is late due, and sorts all that is.
+    fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) {
         self.lists.splice(LATE, DUE);
-        true
+        self.lists.sort(items, DUE);
     }
 
     /// Handles an event that is due. Returns false if it takes more moves.
@@ -317,9 +303,7 @@ impl<T: Copy + Eq> Wheel<T> {
             })
         });
         if self.is_swept {
-            // What it has found may be due before what is late.
-            self.lists.splice(LATE, DUE);
-            self.lists.sort(items, DUE);
+            self.take_late(items);
         }
         self.is_swept
     }

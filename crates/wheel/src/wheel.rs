@@ -14,8 +14,7 @@ pub const MAX_TICK_BITS: u32 = 59;
 
 /// Lists that are no slot's. What is due now.
 pub(crate) const DUE: u32 = 0;
-/// What was due when it was inserted. It is taken after what is due, and before what comes due
-/// next. So neither can keep the other waiting for ever when there is more than the budget allows.
+/// What was due when it was inserted. It is taken after what is due, with what comes up next.
 pub(crate) const LATE: u32 = 1;
 /// What no time reaches.
 pub(crate) const FAR: u32 = 2;
@@ -40,8 +39,6 @@ pub struct Wheel<T> {
     /// No span above level 0 is opened, and no cascade must be over, before this tick. So nearly
     /// all steps look at level 0 alone.
     pub(crate) quiet_until: u64,
-    /// Whether what is late goes before what comes due next.
-    pub(crate) late_first: bool,
     /// When to look again at what found no cell: at its earliest deadline as of the last look.
     pub(crate) homeless_at: u64,
     /// Whether all that was set aside has been looked at, and what is due is sorted. The first says
@@ -121,7 +118,6 @@ impl<T: Copy + Eq> Wheel<T> {
             cascade_quota: 2_048,
             cursor: 0,
             quiet_until: 0,
-            late_first: true,
             homeless_at: NEVER,
             is_swept: true,
             len: 0,
