@@ -6,23 +6,9 @@ use crate::occupancy::Occupancy;
 /// A stretch of time as wide as a slot of a level. It begins at tick `span << shift`.
 pub(crate) type Span = u64;
 
-/// Where an item belongs: a list, and the level that it is of, if any.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    pub(crate) list: u32,
-    pub(crate) level: u32,
-}
-
-impl Target {
-    pub(crate) fn outside(list: u32) -> Self {
-        Self { list, level: u32::MAX }
-    }
-}
-
 /// The slots of a level, and which lists they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring {
-    level: u32,
     /// log2 of a slot's width in ticks.
     shift: u32,
     /// How many slots there are, less one.
@@ -32,10 +18,10 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than 2^31, and at most 59 levels")]
-    pub(crate) fn new(level: usize, shift: u32, slots: usize, first_list: usize) -> Self {
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than 2^31")]
+    pub(crate) fn new(shift: u32, slots: usize, first_list: usize) -> Self {
         debug_assert!(slots.is_power_of_two());
-        Self { level: level as u32, shift, mask: (slots - 1) as u32, lists: first_list as u32 }
+        Self { shift, mask: (slots - 1) as u32, lists: first_list as u32 }
     }
 
     fn slots(self) -> usize {
@@ -47,11 +33,10 @@ impl Ring {
         self.shift + self.slots().ilog2()
     }
 
-    /// Returns where an item of this tick belongs: into slot `(tick >> shift) & mask`, and there
-    /// into the second list if it is `direct`.
+    /// Returns the first of the two lists of a tick's slot, which is `(tick >> shift) & mask`.
     #[inline]
-    pub(crate) fn target(self, tick: u64, direct: u32) -> Target {
-        Target { list: self.list(tick >> self.shift) + direct, level: self.level }
+    pub(crate) fn list_at(self, tick: u64) -> u32 {
+        self.list(tick >> self.shift)
     }
 
     /// Returns the first of the two lists of a span's slot.
@@ -109,11 +94,6 @@ impl Level {
         by_time.max(self.opened)
     }
 
-    /// Returns whether a tick's span has been opened.
-    pub(crate) fn has_opened(&self, tick: u64, cursor: u64) -> bool {
-        tick >> self.ring.shift < self.first_unopened(cursor)
-    }
-
     /// Opens a span, whose items are the level's cascade from then on.
     pub(crate) fn open(&mut self, span: Span) {
         // No cursor, so that the cascade's first part is moved in this very tick.
@@ -133,9 +113,15 @@ impl Level {
         (self.first_unopened(cursor)..self.end(cursor)).contains(&(tick >> self.ring.shift))
     }
 
-    /// Marks the slot of a list as occupied. Returns whether it was not.
+    /// Marks the slot of a list as occupied. Returns false if the list is not of this level.
+    #[inline]
     pub(crate) fn mark(&mut self, list: u32) -> bool {
-        self.occupancy.set((list - self.ring.lists) as usize / 2)
+        let slot = list.wrapping_sub(self.ring.lists) / 2;
+        let is_of_this = slot <= self.ring.mask;
+        if is_of_this {
+            self.occupancy.set(slot as usize);
+        }
+        is_of_this
     }
 
     /// Returns the next span that is not opened yet and whose slot has items. Clears the marks of

@@ -21,17 +21,14 @@ impl Occupancy {
         Ok(Self { words: zeros(words)?, summary: zeros(words.div_ceil(BITS))?, slots })
     }
 
-    /// Returns whether it was not set.
     #[inline]
-    pub(crate) fn set(&mut self, slot: usize) -> bool {
+    pub(crate) fn set(&mut self, slot: usize) {
         debug_assert!(slot < self.slots);
-        let (word, bit) = (&mut self.words[slot / BITS], 1 << (slot % BITS));
-        if *word & bit != 0 {
-            return false;
+        let (word, bit) = (slot / BITS, 1 << (slot % BITS));
+        if self.words[word] & bit == 0 {
+            self.words[word] |= bit;
+            self.summary[word / BITS] |= 1 << (word % BITS);
         }
-        *word |= bit;
-        self.summary[slot / BITS / BITS] |= 1 << (slot / BITS % BITS);
-        true
     }
 
     #[inline]

@@ -3,7 +3,6 @@
 use crate::block::{Block, CELLS};
 use crate::event::Event;
 use crate::items::{Items, NEVER, OutOfMemory, Place, Take};
-use crate::level::Target;
 use crate::list::Lists;
 use crate::wheel::{ASIDE, DUE, FAR, HOMELESS, LATE, Wheel, cascade_list};
 
@@ -71,7 +70,9 @@ impl<T: Copy + Eq> Wheel<T> {
                 continue;
             }
             // What is late and what comes up next go together, so that neither waits for ever.
-            self.take_late(items);
+            if !self.lists.is_empty(LATE) {
+                self.take_late(items);
+            }
             match self.next_event(now) {
                 Some(event) if !self.handle(event, items, &mut moves) => break,
                 None if self.lists.is_empty(DUE) => {
@@ -290,7 +291,7 @@ impl<T: Copy + Eq> Wheel<T> {
         self.is_swept = self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
             let deadline = items.deadline(item);
             let moved = if deadline < wheel.cursor {
-                wheel.put(items, item, Target::outside(DUE))
+                wheel.put(items, item, DUE)
             } else {
                 wheel.put_back(items, item)
             };

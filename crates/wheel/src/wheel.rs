@@ -6,7 +6,7 @@ use core::ops::RangeInclusive;
 
 use crate::block::Block;
 use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError, room_for};
-use crate::level::{Level, Ring, Target};
+use crate::level::{Level, Ring};
 use crate::list::Lists;
 
 /// How many bits of a tick the slots of all levels may count together.
@@ -102,7 +102,7 @@ impl<T: Copy + Eq> Wheel<T> {
         let (mut first, mut shift) = (outside, 0);
         for level in 0..levels {
             let slots = if level == 0 { lowest } else { slots };
-            built.push(Level::new(Ring::new(level, shift, slots, first))?);
+            built.push(Level::new(Ring::new(shift, slots, first))?);
             // A slot of the next level is half of this ring wide.
             (first, shift) = (first + 2 * slots, shift + slots.ilog2().saturating_sub(1));
         }
@@ -199,7 +199,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// The same as `insert`.
     #[inline]
     pub fn insert_at(&mut self, item: T, deadline: u64) -> Result<Place, OutOfMemory> {
-        let place = self.push(item, self.target(deadline, 1))?;
+        let place = self.push(item, self.list_for(deadline, 1))?;
         self.len += 1;
         Ok(place)
     }
@@ -224,15 +224,11 @@ impl<T: Copy + Eq> Wheel<T> {
         if self.lists.block_of(place, item).is_none() {
             return false;
         }
-        match self.push(item, self.target(items.deadline(item), 1)) {
-            Ok(moved) => {
-                items.placed(item, moved);
-                self.lists.remove(place, item);
-            }
-            Err(OutOfMemory) => {
-                self.lists.move_block(place.block(), HOMELESS);
-                self.homeless_at = 0;
-            }
+        if self.put(items, item, self.list_for(items.deadline(item), 1)).is_ok() {
+            self.lists.remove(place, item);
+        } else {
+            self.lists.move_block(place.block(), HOMELESS);
+            self.homeless_at = 0;
         }
         true
     }
@@ -274,36 +270,33 @@ impl<T: Copy + Eq> Wheel<T> {
         Drain { wheel: self, list: 0 }
     }
 
-    /// Chooses the lowest level that is wide enough for a deadline, or the last, for another round,
-    /// if none is. `direct` is 1 for an item that is new, and 0 for one that was in the wheel
-    /// before: that goes in front of those that are new.
+    /// Returns the list that an item belongs to: one of the lowest level that is wide enough for
+    /// its deadline, or of the last, for another round, if none is. `direct` is 1 for an item that
+    /// is new, and 0 for one that was in the wheel before: that goes in front of those that are new.
     #[inline]
-    fn target(&self, deadline: u64, direct: u32) -> Target {
-        let Some(distance) = deadline.checked_sub(self.cursor) else { return Target::outside(LATE) };
+    fn list_for(&self, deadline: u64, direct: u32) -> u32 {
+        let Some(distance) = deadline.checked_sub(self.cursor) else { return LATE };
         if deadline == NEVER {
-            return Target::outside(FAR);
+            return FAR;
         }
         // The item is two whole spans or more away, as the ring below is not as wide as that, and a
         // span is opened at most half a span early. So its span is not opened yet.
-        let target = self.by_distance[(distance | 1).ilog2() as usize].target(deadline, direct);
-        debug_assert!(!self.levels[target.level as usize].has_opened(deadline, self.cursor));
-        target
+        self.by_distance[(distance | 1).ilog2() as usize].list_at(deadline) + direct
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, item: T, target: Target) -> Result<Place, OutOfMemory> {
-        match self.lists.push(target.list, item) {
+    pub(crate) fn push(&mut self, item: T, list: u32) -> Result<Place, OutOfMemory> {
+        match self.lists.push(list, item) {
             Some(place) => Ok(place),
-            None => self.push_block(item, target),
+            None => self.push_block(item, list),
         }
     }
 
     /// Puts an item into a block of its own. The list may have been empty, and gets its mark.
     #[inline(never)]
-    fn push_block(&mut self, item: T, Target { list, level }: Target) -> Result<Place, OutOfMemory> {
+    fn push_block(&mut self, item: T, list: u32) -> Result<Place, OutOfMemory> {
         let place = self.lists.push_block(list, item)?;
-        let newly_marked = self.levels.get_mut(level as usize).is_some_and(|level| level.mark(list));
-        if newly_marked && level > 0 {
+        if self.levels.iter_mut().position(|level| level.mark(list)).is_some_and(|level| level > 0) {
             // The next step looks at all levels again.
             self.quiet_until = 0;
         }
@@ -312,18 +305,13 @@ impl<T: Copy + Eq> Wheel<T> {
 
     /// Puts an item where its deadline of now belongs, in front of those that are new.
     pub(crate) fn put_back<S: Items<Item = T>>(&mut self, items: &mut S, item: T) -> Result<(), OutOfMemory> {
-        self.put(items, item, self.target(items.deadline(item), 0))
+        self.put(items, item, self.list_for(items.deadline(item), 0))
     }
 
     /// Puts an item that was in the wheel before into a list.
     #[inline]
-    pub(crate) fn put<S: Items<Item = T>>(
-        &mut self,
-        items: &mut S,
-        item: T,
-        target: Target,
-    ) -> Result<(), OutOfMemory> {
-        let place = self.push(item, target)?;
+    pub(crate) fn put<S: Items<Item = T>>(&mut self, items: &mut S, item: T, list: u32) -> Result<(), OutOfMemory> {
+        let place = self.push(item, list)?;
         items.placed(item, place);
         Ok(())
     }
@@ -341,7 +329,7 @@ impl<T: Copy + Eq> Wheel<T> {
             // Its deadline was moved, or it waits for its round.
             return self.put_back(items, item);
         }
-        self.put(items, item, below.ring.target(deadline, 0))
+        self.put(items, item, below.ring.list_at(deadline))
     }
 
     /// Moves the cursor, unless it is there already.
