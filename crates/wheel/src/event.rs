@@ -38,16 +38,14 @@ impl<T: Copy + Eq> Wheel<T> {
             if index > 0 && next <= self.quiet_until {
                 break;
             }
-            let is_empty = |list| lists.is_empty(list);
-            let Some(span) = level.next_occupied(cursor, is_empty) else { continue };
+            let Some(span) = level.next_occupied(level.first_unopened(cursor), lists) else { continue };
             let (list, opens) = (level.ring.list(span), level.opens(span));
             let may_be_few = index > 0 && opens < next;
             let few = may_be_few.then(|| lists.earliest_of_few(items, list..=list + 1)).flatten();
             next = next.min(few.unwrap_or(opens));
-            if few.is_some()
-                && let Some(behind) = level.next_occupied_after(span, cursor, is_empty)
-            {
-                next = next.min(level.opens(behind));
+            if few.is_some() {
+                let behind = level.next_occupied(span + 1, lists).filter(|behind| *behind < level.end(cursor));
+                next = behind.map_or(next, |behind| next.min(level.opens(behind)));
             }
         }
         (next < NEVER).then_some(next)
@@ -57,7 +55,7 @@ impl<T: Copy + Eq> Wheel<T> {
     #[inline]
     pub(crate) fn next_event(&mut self, now: u64) -> Option<Event> {
         let (lists, cursor) = (&self.lists, self.cursor);
-        let due = self.levels[0].next_occupied(cursor, |list| lists.is_empty(list)).filter(|tick| *tick <= now);
+        let due = self.levels[0].next_occupied(cursor, lists).filter(|tick| *tick <= now);
         if due.unwrap_or(now) < self.quiet_until { due.map(Event::Due) } else { self.next_of_all(due, now) }
     }
 
@@ -77,7 +75,7 @@ impl<T: Copy + Eq> Wheel<T> {
             consider(self.levels[index].cascade_due(&self.levels[index - 1]), Event::Finish(index));
         }
         for (index, level) in self.levels.iter_mut().enumerate().skip(1).rev() {
-            if let Some(span) = level.next_occupied(cursor, |list| lists.is_empty(list)) {
+            if let Some(span) = level.next_occupied(level.first_unopened(cursor), lists) {
                 consider(level.opens(span), Event::Open(index, span));
             }
         }

@@ -1,6 +1,7 @@
 //! One level: a ring of slots, each 2^`shift` ticks wide.
 
 use crate::items::OutOfMemory;
+use crate::list::Lists;
 use crate::occupancy::Occupancy;
 
 /// A stretch of time as wide as a slot of a level. It begins at tick `span << shift`.
@@ -124,28 +125,13 @@ impl Level {
         is_of_this
     }
 
-    /// Returns the next span that is not opened yet and whose slot has items. Clears the marks of
-    /// slots that have none any more.
-    pub(crate) fn next_occupied(&mut self, cursor: u64, is_empty: impl Fn(u32) -> bool) -> Option<Span> {
-        self.next_occupied_from(self.first_unopened(cursor), is_empty)
-    }
-
-    /// Returns the next such span behind one of them.
-    pub(crate) fn next_occupied_after(
-        &mut self,
-        span: Span,
-        cursor: u64,
-        is_empty: impl Fn(u32) -> bool,
-    ) -> Option<Span> {
-        let end = self.end(cursor);
-        self.next_occupied_from(span.checked_add(1)?, is_empty).filter(|next| *next < end)
-    }
-
-    fn next_occupied_from(&mut self, first: Span, is_empty: impl Fn(u32) -> bool) -> Option<Span> {
+    /// Returns the first span from this one on whose slot has items. It may be one revolution away
+    /// at most. Clears the marks of slots that have none any more.
+    pub(crate) fn next_occupied<T: Copy + Eq>(&mut self, first: Span, lists: &Lists<T>) -> Option<Span> {
         loop {
             let span = self.next_marked(first)?;
             let list = self.ring.list(span);
-            if !is_empty(list) || !is_empty(list + 1) {
+            if !lists.is_empty(list) || !lists.is_empty(list + 1) {
                 return Some(span);
             }
             self.occupancy.clear(self.ring.slot(span) as usize);
@@ -161,7 +147,7 @@ impl Level {
     }
 
     /// Returns the first span that is too far away for the ring.
-    fn end(&self, cursor: u64) -> Span {
+    pub(crate) fn end(&self, cursor: u64) -> Span {
         self.first_unopened(cursor).saturating_add(self.ring.slots() as u64)
     }
 
@@ -169,7 +155,7 @@ impl Level {
     pub(crate) fn marked(&self, cursor: u64) -> impl Iterator<Item = Span> {
         let (first, end) = (self.first_unopened(cursor), self.end(cursor));
         let marked = move |span| self.next_marked(span).filter(|span| *span < end);
-        core::iter::successors(marked(first), move |span| marked(span.checked_add(1)?))
+        core::iter::successors(marked(first), move |span| marked(span + 1))
     }
 
     #[cfg(test)]

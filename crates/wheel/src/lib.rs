@@ -115,4 +115,4 @@ mod wheel;
 struct Readme;
 
 pub use items::{Items, NEVER, OutOfMemory, Place, Take, WheelError};
-pub use wheel::{Drain, MAX_TICK_BITS, Wheel};
+pub use wheel::{MAX_TICK_BITS, Wheel};

@@ -107,12 +107,17 @@ impl<T: Copy + Eq> Wheel<T> {
         self.check();
     }
 
-    /// Moves up to `quota` items of a level's cascade to where they belong now. Returns whether it
-    /// is over.
+    /// Moves up to `quota` items of a level's cascade into the level below, and no farther: in front
+    /// of those of their deadlines that were inserted next after them, which are there. Returns
+    /// whether the cascade is over.
     fn move_down<S: Items<Item = T>>(&mut self, level: usize, items: &mut S, budget: &mut usize, quota: usize) -> bool {
         self.go_through(cascade_list(level), items, budget, quota, |wheel, items, item| {
             wheel.cascaded += 1;
-            wheel.put_below(items, item, level).map_err(|OutOfMemory| HOMELESS)
+            let (deadline, below) = (items.deadline(item), &wheel.levels[level - 1]);
+            // If it has no slot there, its deadline was moved, or it waits for its round.
+            let is_below = below.holds(deadline, wheel.cursor);
+            let list = if is_below { below.ring.list_at(deadline) } else { wheel.list_for(deadline, 0) };
+            wheel.put(items, item, list).map_err(|OutOfMemory| HOMELESS)
         })
     }
 
@@ -201,10 +206,10 @@ impl<T: Copy + Eq> Wheel<T> {
             // Its tick has been processed, so the caller's time has gone back, and it waits for
             // that.
             deadline if deadline < self.cursor => None,
-            _ => {
+            deadline => {
                 self.put_off += 1;
                 // Without memory it stays, and costs nothing: the next call may come by it again.
-                if self.put_back(items, item).is_ok() {
+                if self.put(items, item, self.list_for(deadline, 0)).is_ok() {
                     let _ = self.lists.blocks.get_mut(at).empty(cell);
                     *budget -= 1;
                 }
@@ -290,12 +295,8 @@ impl<T: Copy + Eq> Wheel<T> {
     fn sweep<S: Items<Item = T>>(&mut self, items: &mut S, now: u64, moves: &mut usize) -> bool {
         self.is_swept = self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
             let deadline = items.deadline(item);
-            let moved = if deadline < wheel.cursor {
-                wheel.put(items, item, DUE)
-            } else {
-                wheel.put_back(items, item)
-            };
-            moved.map_err(|OutOfMemory| {
+            let list = if deadline < wheel.cursor { DUE } else { wheel.list_for(deadline, 0) };
+            wheel.put(items, item, list).map_err(|OutOfMemory| {
                 if deadline <= now {
                     return DUE;
                 }

@@ -266,15 +266,21 @@ impl<T: Copy + Eq> Wheel<T> {
 
     /// Takes all items out, one after the other. Those that are left when the iterator is dropped
     /// stay in the wheel.
-    pub fn drain(&mut self) -> Drain<'_, T> {
-        Drain { wheel: self, list: 0 }
+    pub fn drain(&mut self) -> impl Iterator<Item = T> {
+        let mut list = 0;
+        core::iter::from_fn(move || {
+            let item;
+            (list, item) = (list..self.lists.count()).find_map(|list| Some((list, self.lists.pop(list)?)))?;
+            self.len -= 1;
+            Some(item)
+        })
     }
 
     /// Returns the list that an item belongs to: one of the lowest level that is wide enough for
     /// its deadline, or of the last, for another round, if none is. `direct` is 1 for an item that
     /// is new, and 0 for one that was in the wheel before: that goes in front of those that are new.
     #[inline]
-    fn list_for(&self, deadline: u64, direct: u32) -> u32 {
+    pub(crate) fn list_for(&self, deadline: u64, direct: u32) -> u32 {
         let Some(distance) = deadline.checked_sub(self.cursor) else { return LATE };
         if deadline == NEVER {
             return FAR;
@@ -303,33 +309,12 @@ impl<T: Copy + Eq> Wheel<T> {
         Ok(place)
     }
 
-    /// Puts an item where its deadline of now belongs, in front of those that are new.
-    pub(crate) fn put_back<S: Items<Item = T>>(&mut self, items: &mut S, item: T) -> Result<(), OutOfMemory> {
-        self.put(items, item, self.list_for(items.deadline(item), 0))
-    }
-
     /// Puts an item that was in the wheel before into a list.
     #[inline]
     pub(crate) fn put<S: Items<Item = T>>(&mut self, items: &mut S, item: T, list: u32) -> Result<(), OutOfMemory> {
         let place = self.push(item, list)?;
         items.placed(item, place);
         Ok(())
-    }
-
-    /// Puts an item of a level's cascade into the level below, and no farther: in front of those of
-    /// its deadline that were inserted next after it, which are there.
-    pub(crate) fn put_below<S: Items<Item = T>>(
-        &mut self,
-        items: &mut S,
-        item: T,
-        level: usize,
-    ) -> Result<(), OutOfMemory> {
-        let (deadline, below) = (items.deadline(item), &self.levels[level - 1]);
-        if !below.holds(deadline, self.cursor) {
-            // Its deadline was moved, or it waits for its round.
-            return self.put_back(items, item);
-        }
-        self.put(items, item, below.ring.list_at(deadline))
     }
 
     /// Moves the cursor, unless it is there already.
@@ -370,33 +355,6 @@ pub(crate) fn cascade_list(level: usize) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "there are at most 59 levels")]
     let level = level as u32;
     CASCADES + level - 1
-}
-
-/// Takes all items out of a wheel: see [`Wheel::drain`].
-pub struct Drain<'a, T> {
-    wheel: &'a mut Wheel<T>,
-    list: u32,
-}
-
-impl<T: Copy + Eq> Iterator for Drain<'_, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        while self.list < self.wheel.lists.count() {
-            if let Some(item) = self.wheel.lists.pop(self.list) {
-                self.wheel.len -= 1;
-                return Some(item);
-            }
-            self.list += 1;
-        }
-        None
-    }
-}
-
-impl<T> fmt::Debug for Drain<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain").field("left", &self.wheel.len).finish_non_exhaustive()
-    }
 }
 
 impl<T> fmt::Debug for Wheel<T> {
