@@ -234,15 +234,13 @@ impl<T: Copy + Eq> Wheel<T> {
     }
 
     /// Returns the last of these ticks for which level 0 has an item, for a caller that takes what
-    /// is due within a short time together. Looks at each tick, from the last on.
+    /// is due within a short time together. Looks at each occupied tick from now to the last one.
     #[must_use]
     pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
-        let (level, cursor) = (&self.levels[0], self.cursor);
-        let has_item = |tick: &u64| {
-            let list = level.ring.list(*tick);
-            level.holds(*tick, cursor) && !(self.lists.is_empty(list) && self.lists.is_empty(list + 1))
-        };
-        ticks.rev().find(has_item)
+        let level = &self.levels[0];
+        let has_item = |tick: &u64| (0..2).any(|which| !self.lists.is_empty(level.ring.list(*tick) + which));
+        let marked = level.marked(self.cursor).take_while(|tick| tick <= ticks.end());
+        marked.filter(|tick| ticks.contains(tick) && has_item(tick)).last()
     }
 
     /// Returns the earliest deadline that an item has now, as its store says. Looks at slots in
