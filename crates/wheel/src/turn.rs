@@ -107,9 +107,9 @@ impl<T: Copy + Eq> Wheel<T> {
         self.check();
     }
 
-    /// Moves up to `quota` items of a level's cascade into the level below, and no farther: in front
-    /// of those of their deadlines that were inserted next after them, which are there. Returns
-    /// whether the cascade is over.
+    /// Moves up to `quota` items of a level's cascade into the level below, and no farther: in
+    /// front of those of their deadlines that were inserted next after them, which are there.
+    /// Returns whether the cascade is over.
     fn move_down<S: Items<Item = T>>(&mut self, level: usize, items: &mut S, budget: &mut usize, quota: usize) -> bool {
         self.go_through(cascade_list(level), items, budget, quota, |wheel, items, item| {
             wheel.cascaded += 1;

@@ -276,7 +276,7 @@ impl<T: Copy + Eq> Wheel<T> {
 
     /// Returns the list that an item belongs to: one of the lowest level that is wide enough for
     /// its deadline, or of the last, for another round, if none is. `direct` is 1 for an item that
-    /// is new, and 0 for one that was in the wheel before: that goes in front of those that are new.
+    /// is new, and 0 for one that was in the wheel before. That goes in front of what is new.
     #[inline]
     pub(crate) fn list_for(&self, deadline: u64, direct: u32) -> u32 {
         let Some(distance) = deadline.checked_sub(self.cursor) else { return LATE };
