@@ -127,7 +127,7 @@ impl Bench {
             assert!(turn < 1_000_000, "turns without an end");
         }
         let mut ids: Vec<_> = taken.iter().map(|(id, ..)| *id).collect();
-        // With a small budget, what was late takes turns with what comes due.
+        // With a small budget, what was late comes with what is due next.
         let by_deadline = taken.is_sorted_by_key(|(_, deadline, _)| *deadline);
         assert!(by_deadline || self.was_short || had_left_over || budget < 100_000, "by deadline: {taken:?}");
         ids.sort_unstable();

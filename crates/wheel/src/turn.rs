@@ -19,8 +19,8 @@ impl<T: Copy + Eq> Wheel<T> {
     /// the call moves as many items of it at most, or the
     /// [quota of cascades](Self::set_cascade_quota) if that is more. What is left over in either
     /// way waits for the next call: then the budget is 0, and [`next_wakeup`](Self::next_wakeup)
-    /// says when that has to be. What was due when it was inserted is taken with what has become
-    /// due next.
+    /// says when that has to be. What was due when it was inserted is taken together with what
+    /// comes due next, and after a jump beyond the last level has been gone through.
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
     /// beyond all that the last level reaches, the call looks at each item once, and sorts what is
@@ -218,7 +218,7 @@ impl<T: Copy + Eq> Wheel<T> {
         }
     }
 
-    /// Makes what is late due, and sorts all that is.
+    /// Makes what is late due, and sorts all that is due.
     fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) {
         self.lists.splice(LATE, DUE);
         self.lists.sort(items, DUE);

@@ -234,7 +234,7 @@ impl<T: Copy + Eq> Wheel<T> {
     }
 
     /// Returns the last of these ticks for which level 0 has an item, for a caller that takes what
-    /// is due within a short time together. Looks at each occupied tick from now to the last one.
+    /// is due within a short time together. Looks at each marked tick up to the last one.
     #[must_use]
     pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
         let level = &self.levels[0];
@@ -296,7 +296,7 @@ impl<T: Copy + Eq> Wheel<T> {
         }
     }
 
-    /// Puts an item into a block of its own. The list may have been empty, and gets its mark.
+    /// Puts an item into a block of its own, and marks its slot, which may have been empty.
     #[inline(never)]
     fn push_block(&mut self, item: T, list: u32) -> Result<Place, OutOfMemory> {
         let place = self.lists.push_block(list, item)?;
