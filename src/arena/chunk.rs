@@ -32,8 +32,8 @@ pub(super) fn entries_a_page() -> usize {
     if cfg!(loom) { 1 } else { page_size() / size_of::<Entry>() }
 }
 
-/// Returns the place in memory of the page that an entry lies in, in pages: where the system takes
-/// pages back, or there is no size to divide by.
+/// Returns the place in memory of the page that an entry lies in, in pages. Call it only where the
+/// system takes pages back: elsewhere a page holds no entries, and this would divide by zero.
 pub(super) fn page_of(entry: NonNull<Entry>) -> usize {
     entry.addr().get() / size_of::<Entry>() / entries_a_page()
 }

@@ -46,6 +46,13 @@ impl Ring {
         self.lists + 2 * self.slot(span)
     }
 
+    /// Returns the slot that a list is of, if it is of this ring.
+    #[inline]
+    pub(crate) fn slot_of(self, list: u32) -> Option<usize> {
+        let slot = list.wrapping_sub(self.lists) / 2;
+        (slot <= self.mask).then_some(slot as usize)
+    }
+
     #[inline]
     fn slot(self, span: Span) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "the mask has 32 bits")]
@@ -95,6 +102,11 @@ impl Level {
         by_time.max(self.opened)
     }
 
+    /// Returns whether a tick's span has been opened.
+    pub(crate) fn has_opened(&self, tick: u64, cursor: u64) -> bool {
+        tick >> self.ring.shift < self.first_unopened(cursor)
+    }
+
     /// Opens a span, whose items are the level's cascade from then on.
     pub(crate) fn open(&mut self, span: Span) {
         // No cursor, so that the cascade's first part is moved in this very tick.
@@ -114,15 +126,12 @@ impl Level {
         (self.first_unopened(cursor)..self.end(cursor)).contains(&(tick >> self.ring.shift))
     }
 
-    /// Marks the slot of a list as occupied. Returns false if the list is not of this level.
+    /// Marks the slot of a list as occupied. Returns whether it was not, or `None` if the list is
+    /// not of this level.
     #[inline]
-    pub(crate) fn mark(&mut self, list: u32) -> bool {
-        let slot = list.wrapping_sub(self.ring.lists) / 2;
-        let is_of_this = slot <= self.ring.mask;
-        if is_of_this {
-            self.occupancy.set(slot as usize);
-        }
-        is_of_this
+    pub(crate) fn mark(&mut self, list: u32) -> Option<bool> {
+        let slot = self.ring.slot_of(list)?;
+        Some(self.occupancy.set(slot))
     }
 
     /// Returns the first span from this one on whose slot has items. It may be one revolution away
@@ -165,6 +174,6 @@ impl Level {
 
     #[cfg(test)]
     pub(crate) fn is_marked(&self, list: u32) -> bool {
-        self.occupancy.is_set((list - self.ring.lists) as usize / 2)
+        self.ring.slot_of(list).is_some_and(|slot| self.occupancy.is_set(slot))
     }
 }

@@ -21,14 +21,17 @@ impl Occupancy {
         Ok(Self { words: zeros(words)?, summary: zeros(words.div_ceil(BITS))?, slots })
     }
 
+    /// Returns whether it was not set.
     #[inline]
-    pub(crate) fn set(&mut self, slot: usize) {
+    pub(crate) fn set(&mut self, slot: usize) -> bool {
         debug_assert!(slot < self.slots);
         let (word, bit) = (slot / BITS, 1 << (slot % BITS));
-        if self.words[word] & bit == 0 {
+        let is_new = self.words[word] & bit == 0;
+        if is_new {
             self.words[word] |= bit;
             self.summary[word / BITS] |= 1 << (word % BITS);
         }
+        is_new
     }
 
     #[inline]

@@ -285,7 +285,13 @@ impl<T: Copy + Eq> Wheel<T> {
         }
         // The item is two whole spans or more away, as the ring below is not as wide as that, and a
         // span is opened at most half a span early. So its span is not opened yet.
-        self.by_distance[(distance | 1).ilog2() as usize].list_at(deadline) + direct
+        let list = self.by_distance[(distance | 1).ilog2() as usize].list_at(deadline) + direct;
+        debug_assert!(
+            self.levels
+                .iter()
+                .all(|level| { level.ring.slot_of(list).is_none() || !level.has_opened(deadline, self.cursor) })
+        );
+        list
     }
 
     #[inline]
@@ -300,7 +306,9 @@ impl<T: Copy + Eq> Wheel<T> {
     #[inline(never)]
     fn push_block(&mut self, item: T, list: u32) -> Result<Place, OutOfMemory> {
         let place = self.lists.push_block(list, item)?;
-        if self.levels.iter_mut().position(|level| level.mark(list)).is_some_and(|level| level > 0) {
+        let mut levels = self.levels.iter_mut().enumerate();
+        let newly_above = levels.find_map(|(index, level)| Some(level.mark(list)? && index > 0));
+        if newly_above == Some(true) {
             // The next step looks at all levels again.
             self.quiet_until = 0;
         }
