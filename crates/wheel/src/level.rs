@@ -140,7 +140,7 @@ impl Level {
         loop {
             let span = self.next_marked(first)?;
             let list = self.ring.list(span);
-            if !lists.is_empty(list) || !lists.is_empty(list + 1) {
+            if !lists.is_slot_empty(list) {
                 return Some(span);
             }
             self.occupancy.clear(self.ring.slot(span) as usize);

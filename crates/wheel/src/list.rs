@@ -65,6 +65,12 @@ impl<T: Copy + Eq> Lists<T> {
         self.first(list).is_none()
     }
 
+    /// Returns whether both lists of a slot are empty, of which this is the first.
+    #[inline]
+    pub(crate) fn is_slot_empty(&self, list: u32) -> bool {
+        self.is_empty(list) && self.is_empty(list + 1)
+    }
+
     /// Puts an item behind the last one of a list, if its last block has a cell left.
     #[inline]
     pub(crate) fn push(&mut self, list: u32, item: T) -> Option<Place> {

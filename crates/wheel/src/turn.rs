@@ -20,7 +20,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// [quota of cascades](Self::set_cascade_quota) if that is more. What is left over in either
     /// way waits for the next call: then the budget is 0, and [`next_wakeup`](Self::next_wakeup)
     /// says when that has to be. What was due when it was inserted is taken together with what
-    /// comes due next, and after a jump beyond the last level has been gone through.
+    /// comes due next.
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
     /// beyond all that the last level reaches, the call looks at each item once, and sorts what is
@@ -64,14 +64,17 @@ impl<T: Copy + Eq> Wheel<T> {
             if !self.take_due(items, due_by, budget, &mut take) {
                 return;
             }
-            if self.is_outrun(now) {
-                self.set_all_aside();
-                self.move_cursor(now + 1);
-                continue;
-            }
             // What is late and what comes up next go together, so that neither waits for ever.
             if !self.lists.is_empty(LATE) {
                 self.take_late(items);
+            }
+            if self.is_outrun(now) {
+                // What is late does not wait for the sweep.
+                if self.lists.is_empty(DUE) {
+                    self.set_all_aside();
+                    self.move_cursor(now + 1);
+                }
+                continue;
             }
             match self.next_event(now) {
                 Some(event) if !self.handle(event, items, &mut moves) => break,
@@ -107,9 +110,9 @@ impl<T: Copy + Eq> Wheel<T> {
         self.check();
     }
 
-    /// Moves up to `quota` items of a level's cascade into the level below, and no farther: in
-    /// front of those of their deadlines that were inserted next after them, which are there.
-    /// Returns whether the cascade is over.
+    /// Moves up to `quota` items of a level's cascade into the level below, and no farther. There
+    /// they go in front of the items of the same deadline that were inserted after them. Returns
+    /// whether the cascade is over.
     fn move_down<S: Items<Item = T>>(&mut self, level: usize, items: &mut S, budget: &mut usize, quota: usize) -> bool {
         self.go_through(cascade_list(level), items, budget, quota, |wheel, items, item| {
             wheel.cascaded += 1;

@@ -238,7 +238,7 @@ impl<T: Copy + Eq> Wheel<T> {
     #[must_use]
     pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
         let level = &self.levels[0];
-        let has_item = |tick: &u64| (0..2).any(|which| !self.lists.is_empty(level.ring.list(*tick) + which));
+        let has_item = |tick: &u64| !self.lists.is_slot_empty(level.ring.list(*tick));
         let marked = level.marked(self.cursor).take_while(|tick| tick <= ticks.end());
         marked.filter(|tick| ticks.contains(tick) && has_item(tick)).last()
     }
@@ -345,7 +345,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 !in_cascade || self.quiet_until <= level.cascade_due(&self.levels[index - 1]),
                 "a cascade is forgotten"
             );
-            let is_occupied = |span: &u64| (0..2).any(|which| !self.lists.is_empty(level.ring.list(*span) + which));
+            let is_occupied = |span: &u64| !self.lists.is_slot_empty(level.ring.list(*span));
             let opens = level.marked(self.cursor).find(is_occupied).map(|span| level.opens(span));
             assert!(opens.is_none_or(|opens| self.quiet_until <= opens), "a span is forgotten");
         }
