@@ -2,7 +2,7 @@
 
 use crate::items::{Items, NEVER};
 use crate::level::Span;
-use crate::wheel::{ASIDE, DUE, HOMELESS, LATE, Wheel, cascade_list};
+use crate::wheel::{DUE, LATE, Wheel, cascade_list};
 
 /// A step that time brings.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +26,10 @@ impl<T: Copy + Eq> Wheel<T> {
     /// deadline, so that a thread that sleeps until then is woken once.
     #[must_use]
     pub fn next_wakeup<S: Items<Item = T>>(&mut self, items: &S) -> Option<u64> {
-        if [DUE, LATE, ASIDE].into_iter().any(|list| !self.lists.is_empty(list)) {
+        if !self.lists.is_empty(DUE) || !self.lists.is_empty(LATE) {
             return Some(0);
         }
-        let mut next = if self.lists.is_empty(HOMELESS) { NEVER } else { self.homeless_at };
+        let mut next = NEVER;
         let (lists, cursor) = (&self.lists, self.cursor);
         for list in (1..self.levels.len()).map(cascade_list).filter(|list| !lists.is_empty(*list)) {
             next = next.min(lists.earliest_of_few(items, list..=list).unwrap_or(cursor));

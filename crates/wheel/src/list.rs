@@ -199,6 +199,7 @@ impl<T: Copy + Eq> Lists<T> {
 
     /// Sorts a list by its items' deadlines. Items with the same one stay in their order. Without
     /// memory for that the list stays as it is.
+    #[cold]
     pub(crate) fn sort<S: Items<Item = T>>(&mut self, items: &mut S, list: u32) {
         if self.iter(list).is_sorted_by_key(|item| items.deadline(item)) {
             return;

@@ -2,9 +2,8 @@
 
 use crate::block::{Block, CELLS};
 use crate::event::Event;
-use crate::items::{Items, NEVER, OutOfMemory, Place, Take};
-use crate::list::Lists;
-use crate::wheel::{ASIDE, DUE, FAR, HOMELESS, LATE, Wheel, cascade_list};
+use crate::items::{Items, NEVER, Place, Take};
+use crate::wheel::{DUE, FAR, LATE, Wheel, cascade_list};
 
 impl<T: Copy + Eq> Wheel<T> {
     /// Takes out what is due at tick `now`, in the order of the deadlines, and what has the same
@@ -23,9 +22,9 @@ impl<T: Copy + Eq> Wheel<T> {
     /// comes due next.
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
-    /// beyond all that the last level reaches, the call looks at each item once, and sorts what is
-    /// due: in one step, as what was late when it was inserted. Without memory for that, what is
-    /// due comes out in another order.
+    /// four times as far as the last level reaches, the call sorts all items in one step, as it
+    /// does with what was late when it was inserted. Without memory for that, what is due comes out
+    /// in another order.
     pub fn expire<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
@@ -52,26 +51,19 @@ impl<T: Copy + Eq> Wheel<T> {
         // A move is cheap beside what is done with an item that is due.
         let mut moves = (*budget).max(self.cascade_quota);
         loop {
-            if self.homeless_at <= now {
-                self.lists.splice(HOMELESS, ASIDE);
-                (self.homeless_at, self.is_swept) = (NEVER, false);
-            }
-            if !self.is_swept && !self.sweep(items, now, &mut moves) {
-                break;
-            }
             // All ticks before the cursor have been processed.
             let due_by = now.min(self.cursor.saturating_sub(1));
             if !self.take_due(items, due_by, budget, &mut take) {
                 return;
             }
             // What is late and what comes up next go together, so that neither waits for ever.
-            if !self.lists.is_empty(LATE) {
-                self.take_late(items);
+            // But what a rescan finds not to be due goes back first, as it is the older.
+            if !self.lists.is_empty(LATE) && self.take_late(items) >= self.cursor {
+                continue;
             }
             if self.is_outrun(now) {
-                // What is late does not wait for the sweep.
                 if self.lists.is_empty(DUE) {
-                    self.set_all_aside();
+                    self.rescan();
                     self.move_cursor(now + 1);
                 }
                 continue;
@@ -80,10 +72,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 Some(event) if !self.handle(event, items, &mut moves) => break,
                 None if self.lists.is_empty(DUE) => {
                     self.move_cursor(now + 1);
-                    // Of a block that has just lost its home, some items may be due.
-                    if self.homeless_at > now || self.lists.is_empty(HOMELESS) {
-                        return;
-                    }
+                    return;
                 }
                 _ => {}
             }
@@ -113,15 +102,43 @@ impl<T: Copy + Eq> Wheel<T> {
     /// Moves up to `quota` items of a level's cascade into the level below, and no farther. There
     /// they go in front of the items of the same deadline that were inserted after them. Returns
     /// whether the cascade is over.
-    fn move_down<S: Items<Item = T>>(&mut self, level: usize, items: &mut S, budget: &mut usize, quota: usize) -> bool {
-        self.go_through(cascade_list(level), items, budget, quota, |wheel, items, item| {
-            wheel.cascaded += 1;
-            let (deadline, below) = (items.deadline(item), &wheel.levels[level - 1]);
-            // If it has no slot there, its deadline was moved, or it waits for its round.
-            let is_below = below.holds(deadline, wheel.cursor);
-            let list = if is_below { below.ring.list_at(deadline) } else { wheel.list_for(deadline, 0) };
-            wheel.put(items, item, list).map_err(|OutOfMemory| HOMELESS)
-        })
+    fn move_down<S: Items<Item = T>>(
+        &mut self,
+        level: usize,
+        items: &mut S,
+        budget: &mut usize,
+        mut quota: usize,
+    ) -> bool {
+        while let Some(at) = self.lists.first(cascade_list(level)) {
+            self.prefetch_behind(items, at);
+            for cell in 0..CELLS {
+                let Some(item) = self.lists.blocks.get(at).cells[cell] else { continue };
+                if *budget == 0 || quota == 0 {
+                    return false;
+                }
+                let (deadline, below) = (items.deadline(item), &self.levels[level - 1]);
+                // If it has no slot there, its deadline was moved, or it waits for its round.
+                let is_below = below.holds(deadline, self.cursor);
+                let list = if is_below { below.ring.list_at(deadline) } else { self.list_for(deadline, 0) };
+                if self.put(items, item, list).is_ok() {
+                    let _ = self.lists.blocks.get_mut(at).empty(cell);
+                    (*budget, quota, self.cascaded) = (*budget - 1, quota - 1, self.cascaded + 1);
+                }
+            }
+            self.leave(items, at, true);
+        }
+        true
+    }
+
+    /// Frees a block, if it is empty. If it is not, although all its items were looked at, moves it
+    /// to where they belong.
+    #[inline]
+    fn leave<S: Items<Item = T>>(&mut self, items: &S, at: u32, is_through: bool) {
+        if self.lists.blocks.get(at).live == 0 {
+            self.lists.free(at);
+        } else if is_through {
+            self.put_block(items, at);
+        }
     }
 
     /// Takes what is due out, in its order. Returns whether that is all.
@@ -135,13 +152,7 @@ impl<T: Copy + Eq> Wheel<T> {
         while let Some(at) = self.lists.first(DUE) {
             self.prefetch_behind(items, at);
             let is_through = self.take_block(items, at, due_by, budget, take);
-            if self.lists.blocks.get(at).live == 0 {
-                self.lists.free(at);
-            } else if is_through {
-                self.lists.move_block(at, HOMELESS);
-                // It may be due by now.
-                self.homeless_at = 0;
-            }
+            self.leave(items, at, is_through);
             if !is_through {
                 return false;
             }
@@ -221,10 +232,11 @@ impl<T: Copy + Eq> Wheel<T> {
         }
     }
 
-    /// Makes what is late due, and sorts all that is due.
-    fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) {
+    /// Puts what is late among what is due, and sorts that. Returns the latest deadline in it.
+    fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) -> u64 {
         self.lists.splice(LATE, DUE);
         self.lists.sort(items, DUE);
+        self.lists.iter(DUE).map(|item| items.deadline(item)).max().unwrap_or(NEVER)
     }
 
     /// Handles an event that is due. Returns false if it takes more moves.
@@ -252,108 +264,35 @@ impl<T: Copy + Eq> Wheel<T> {
         self.lists.splice(list + 1, to);
     }
 
-    /// Returns whether time has outrun the last level: a whole revolution or more lies between the
-    /// cursor and `now`.
+    /// Returns whether time has outrun the last level: by four revolutions or more. To go through
+    /// fewer of them takes less than to sort all items.
     fn is_outrun(&self, now: u64) -> bool {
         let last = self.levels.last().expect("a wheel has a level");
-        now.saturating_sub(self.cursor) >> last.ring.bits() > 0
+        now.saturating_sub(self.cursor) >> last.ring.bits() >= 4
     }
 
-    /// Makes the next [`expire`](Self::expire) look at all items, and put each where its deadline
-    /// of then belongs. It is for deadlines that were moved to earlier ones without a
-    /// [`reinsert`](Self::reinsert). Until all were looked at, nothing is taken: so a rescan before
-    /// each call may keep all waiting. What is due then is sorted in one step.
+    /// Makes the next [`expire`](Self::expire) sort all items by their deadlines of then, in one
+    /// step, and look at each. Those that are not due go where they belong. It is for deadlines
+    /// that were moved to earlier ones without a [`reinsert`](Self::reinsert).
     #[cold]
     pub fn rescan(&mut self) {
-        self.set_all_aside();
-        self.lists.splice(FAR, ASIDE);
+        // The oldest items of a deadline go first: what was put back, by cascades or because it was
+        // not due, then what is on its way, then what was inserted directly; and of each of these
+        // the coarsest level first. All goes by way of FAR, so that what is late keeps its place.
+        self.splice_slots(0);
+        self.lists.splice(DUE, FAR);
+        (1..self.levels.len()).rev().for_each(|level| self.lists.splice(cascade_list(level), FAR));
+        self.lists.splice(LATE, FAR);
+        self.splice_slots(1);
+        self.lists.splice(FAR, LATE);
     }
 
-    /// Sets all aside, the oldest items of a deadline first: what cascades, or calls that were not
-    /// through, have put back, then what is still on its way, then what was inserted directly; and
-    /// of each of these the coarsest level first.
-    #[cold]
-    fn set_all_aside(&mut self) {
-        if self.levels.len() == 1 {
-            // Some may have come up for another round.
-            self.lists.splice(DUE, HOMELESS);
-        }
-        self.lists.splice(ASIDE, HOMELESS);
-        (self.homeless_at, self.is_swept) = (NEVER, false);
+    /// Moves one list of each slot to what no time reaches.
+    fn splice_slots(&mut self, which: u32) {
         let Self { lists, levels, cursor, .. } = self;
-        let splice_slots = |lists: &mut Lists<T>, which: u32| {
-            for level in levels.iter().rev() {
-                level.marked(*cursor).for_each(|span| lists.splice(level.ring.list(span) + which, ASIDE));
-            }
-        };
-        splice_slots(lists, 0);
-        (1..levels.len()).rev().for_each(|level| lists.splice(cascade_list(level), ASIDE));
-        lists.splice(HOMELESS, ASIDE);
-        splice_slots(lists, 1);
-    }
-
-    /// Looks at what was set aside, and makes due what is. Once it is through, sorts all that is
-    /// due, or late. Returns whether it is.
-    #[cold]
-    fn sweep<S: Items<Item = T>>(&mut self, items: &mut S, now: u64, moves: &mut usize) -> bool {
-        self.is_swept = self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
-            let deadline = items.deadline(item);
-            let list = if deadline < wheel.cursor { DUE } else { wheel.list_for(deadline, 0) };
-            wheel.put(items, item, list).map_err(|OutOfMemory| {
-                if deadline <= now {
-                    return DUE;
-                }
-                wheel.homeless_at = wheel.homeless_at.min(deadline);
-                HOMELESS
-            })
-        });
-        if self.is_swept {
-            self.take_late(items);
+        for level in levels.iter().rev() {
+            level.marked(*cursor).for_each(|span| lists.splice(level.ring.list(span) + which, FAR));
         }
-        self.is_swept
-    }
-
-    /// Goes through up to `quota` items of a list, from the first on. Returns whether it is empty
-    /// now. `each` moves an item to another list. If it has no memory for that, it says to which
-    /// list the item's whole block goes.
-    #[inline]
-    fn go_through<S: Items<Item = T>>(
-        &mut self,
-        list: u32,
-        items: &mut S,
-        budget: &mut usize,
-        mut quota: usize,
-        mut each: impl FnMut(&mut Self, &mut S, T) -> Result<(), u32>,
-    ) -> bool {
-        while let Some(at) = self.lists.first(list) {
-            self.prefetch_behind(items, at);
-            let mut to = HOMELESS;
-            for cell in 0..CELLS {
-                let Some(item) = self.lists.blocks.get(at).cells[cell] else { continue };
-                if *budget == 0 || quota == 0 {
-                    return false;
-                }
-                match each(self, items, item) {
-                    Ok(()) => {
-                        let _ = self.lists.blocks.get_mut(at).empty(cell);
-                        (*budget, quota) = (*budget - 1, quota - 1);
-                    }
-                    // It costs nothing, as the next call may come by it again.
-                    Err(DUE) => to = DUE,
-                    Err(_) => {}
-                }
-            }
-            if self.lists.blocks.get(at).live == 0 {
-                self.lists.free(at);
-            } else {
-                self.lists.move_block(at, to);
-                // What was set aside has just been looked at. Anything else may be due by now.
-                if list != ASIDE {
-                    self.homeless_at = 0;
-                }
-            }
-        }
-        true
     }
 
     /// Prefetches the items of the block behind this one, which come next.

@@ -14,16 +14,13 @@ pub const MAX_TICK_BITS: u32 = 59;
 
 /// Lists that are no slot's. What is due now.
 pub(crate) const DUE: u32 = 0;
-/// What was due when it was inserted. It is taken after what is due, with what comes up next.
+/// What was due when it was inserted, and what a rescan looks at. It is sorted, and taken with what
+/// comes up next.
 pub(crate) const LATE: u32 = 1;
 /// What no time reaches.
 pub(crate) const FAR: u32 = 2;
-/// What has to be looked at once, because the clock has outrun the wheel.
-pub(crate) const ASIDE: u32 = 3;
-/// What found no cell when it had to move. It is looked through when some of it may be due.
-pub(crate) const HOMELESS: u32 = 4;
 /// The first of the cascades' lists.
-const CASCADES: u32 = 5;
+const CASCADES: u32 = 3;
 
 /// A hierarchical timing wheel. See the [crate](crate).
 pub struct Wheel<T> {
@@ -39,11 +36,6 @@ pub struct Wheel<T> {
     /// No span above level 0 is opened, and no cascade must be over, before this tick. So nearly
     /// all steps look at level 0 alone.
     pub(crate) quiet_until: u64,
-    /// When to look again at what found no cell: at its earliest deadline as of the last look.
-    pub(crate) homeless_at: u64,
-    /// Whether all that was set aside has been looked at, and what is due is sorted. The first says
-    /// nothing of the second: what is aside may be removed, too.
-    pub(crate) is_swept: bool,
     pub(crate) len: usize,
     pub(crate) cascaded: u64,
     pub(crate) put_off: u64,
@@ -118,8 +110,6 @@ impl<T: Copy + Eq> Wheel<T> {
             cascade_quota: 2_048,
             cursor: 0,
             quiet_until: 0,
-            homeless_at: NEVER,
-            is_swept: true,
             len: 0,
             cascaded: 0,
             put_off: 0,
@@ -227,8 +217,7 @@ impl<T: Copy + Eq> Wheel<T> {
         if self.put(items, item, self.list_for(items.deadline(item), 1)).is_ok() {
             self.lists.remove(place, item);
         } else {
-            self.lists.move_block(place.block(), HOMELESS);
-            self.homeless_at = 0;
+            self.put_block(items, place.block());
         }
         true
     }
@@ -306,13 +295,18 @@ impl<T: Copy + Eq> Wheel<T> {
     #[inline(never)]
     fn push_block(&mut self, item: T, list: u32) -> Result<Place, OutOfMemory> {
         let place = self.lists.push_block(list, item)?;
+        self.mark(list);
+        Ok(place)
+    }
+
+    #[inline(always)]
+    fn mark(&mut self, list: u32) {
         let mut levels = self.levels.iter_mut().enumerate();
         let newly_above = levels.find_map(|(index, level)| Some(level.mark(list)? && index > 0));
         if newly_above == Some(true) {
             // The next step looks at all levels again.
             self.quiet_until = 0;
         }
-        Ok(place)
     }
 
     /// Puts an item that was in the wheel before into a list.
@@ -321,6 +315,16 @@ impl<T: Copy + Eq> Wheel<T> {
         let place = self.push(item, list)?;
         items.placed(item, place);
         Ok(())
+    }
+
+    /// Moves a block, some of whose items found no cell elsewhere, to where the earliest of them
+    /// belongs. It comes up with that one. This takes no memory.
+    #[cold]
+    pub(crate) fn put_block<S: Items<Item = T>>(&mut self, items: &S, at: u32) {
+        let deadlines = self.lists.blocks.get(at).cells.iter().flatten().map(|item| items.deadline(*item));
+        let list = self.list_for(deadlines.min().unwrap_or(NEVER), 0);
+        self.lists.move_block(at, list);
+        self.mark(list);
     }
 
     /// Moves the cursor, unless it is there already.

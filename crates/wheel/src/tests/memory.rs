@@ -41,7 +41,7 @@ fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
 }
 
 #[test]
-fn what_found_no_cell_for_its_move_is_looked_at_when_it_is_due_and_not_before() {
+fn what_found_no_cell_for_its_move_comes_up_when_some_of_it_is_due_and_for_cascades() {
     let (mut bench, ids) = without_memory(1 << 20, far());
     for (id, deadline) in [(ids[3], 700), (ids[9], 1_500), (ids[4], 3_000)] {
         bench.reset(id, deadline);
@@ -52,7 +52,9 @@ fn what_found_no_cell_for_its_move_is_looked_at_when_it_is_due_and_not_before() 
         woken.push(at);
         bench.advance_to(at, 100_000);
     }
-    assert_eq!((woken.first(), woken.last(), woken.len()), (Some(&700), Some(&3_000), 3), "{woken:?}");
+    assert_eq!((woken.first(), woken.last()), (Some(&700), Some(&3_000)));
+    let cascades = woken.iter().filter(|at| ![700, 1_500, 3_000].contains(*at)).count();
+    assert!(cascades <= 3 && woken.len() == 3 + cascades, "{woken:?}");
 }
 
 #[test]

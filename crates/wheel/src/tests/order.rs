@@ -92,18 +92,6 @@ fn a_jump_in_the_middle_of_a_cascade_keeps_the_order() {
 }
 
 #[test]
-fn what_a_jump_makes_due_is_sorted_also_if_the_rest_of_it_is_removed() {
-    let mut bench = Bench::new(16, 1);
-    bench.wheel.set_cascade_quota(1);
-    let ids = [161, 34, 3].map(|deadline| bench.insert(deadline).expect("memory"));
-    bench.now = 1_000;
-    // Each turn looks at one. What it has not looked at may be due earlier.
-    assert!((0..2).all(|_| bench.turn(1, usize::MAX).is_empty()));
-    bench.remove(ids[2]);
-    assert!(bench.turn(100, usize::MAX).into_iter().map(|(id, ..)| id).eq([ids[1], ids[0]]));
-}
-
-#[test]
 fn a_second_rescan_before_the_first_is_through_keeps_the_order() {
     let mut bench = Bench::new(64, 1);
     bench.wheel.set_cascade_quota(1);
