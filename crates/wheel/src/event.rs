@@ -4,15 +4,13 @@ use crate::items::{Items, NEVER};
 use crate::level::Span;
 use crate::wheel::{DUE, LATE, Wheel, cascade_list};
 
-/// A step that time brings.
+/// A step that time brings, at a level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// A cascade must be over.
     Finish(usize),
-    /// The span of a level is to be opened.
+    /// A span is to be opened. On level 0 it is due.
     Open(usize, Span),
-    /// The slot of a tick is due.
-    Due(u64),
 }
 
 impl<T: Copy + Eq> Wheel<T> {
@@ -56,12 +54,15 @@ impl<T: Copy + Eq> Wheel<T> {
     pub(crate) fn next_event(&mut self, now: u64) -> Option<Event> {
         let (lists, cursor) = (&self.lists, self.cursor);
         let due = self.levels[0].next_occupied(cursor, lists).filter(|tick| *tick <= now);
-        if due.unwrap_or(now) < self.quiet_until { due.map(Event::Due) } else { self.next_of_all(due, now) }
+        let by = due.unwrap_or(now);
+        let above = if by < self.quiet_until { None } else { self.next_above(by) };
+        above.or(due.map(|tick| Event::Open(0, tick)))
     }
 
-    /// As `next_event`, if that may be one above level 0. `due` is that of level 0.
+    /// Returns the next event above level 0, if it comes by this tick. One that comes at the tick
+    /// goes before what is due then, as the items of a cascade may be due at that tick.
     #[inline(never)]
-    fn next_of_all(&mut self, due: Option<u64>, now: u64) -> Option<Event> {
+    fn next_above(&mut self, by: u64) -> Option<Event> {
         let (lists, cursor) = (&self.lists, self.cursor);
         let mut next = (NEVER, None);
         let mut consider = |at: u64, event: Event| {
@@ -69,8 +70,8 @@ impl<T: Copy + Eq> Wheel<T> {
                 next = (at, Some(event));
             }
         };
-        // If two come at one tick, the first of them here goes first, and that of level 0 last. The
-        // items of a cascade may belong to the span that is opened then, or be due at that tick.
+        // If two come at one tick, the first of them here goes first. The items of a cascade may
+        // belong to the span that is opened then.
         for index in (1..self.levels.len()).rev().filter(|index| !lists.is_empty(cascade_list(*index))) {
             consider(self.levels[index].cascade_due(&self.levels[index - 1]), Event::Finish(index));
         }
@@ -79,8 +80,8 @@ impl<T: Copy + Eq> Wheel<T> {
                 consider(level.opens(span), Event::Open(index, span));
             }
         }
-        let (at, above) = next;
+        let (at, event) = next;
         self.quiet_until = at;
-        if due.unwrap_or(now) < at { due.map(Event::Due) } else { above }
+        event.filter(|_| at <= by)
     }
 }

@@ -10,8 +10,8 @@ impl<T: Copy + Eq> Wheel<T> {
     /// deadline in the order in which it was inserted.
     ///
     /// `take` says what becomes of each item. It is called only for items whose deadline, as the
-    /// store says, has come. If it panics, the item counts as taken. `now` should not go back: what
-    /// was due by an earlier call, and what is late, then waits until `now` is where it was.
+    /// store says, has come. If it panics, the item counts as taken. If `now` goes back, the latest
+    /// of before holds.
     ///
     /// `budget` is how many items the call may handle. The call lowers it for each: also for those
     /// that come up and are not due, since their deadlines were moved. If a cascade has to be over,
@@ -51,9 +51,7 @@ impl<T: Copy + Eq> Wheel<T> {
         // A move is cheap beside what is done with an item that is due.
         let mut moves = (*budget).max(self.cascade_quota);
         loop {
-            // All ticks before the cursor have been processed.
-            let due_by = now.min(self.cursor.saturating_sub(1));
-            if !self.take_due(items, due_by, budget, &mut take) {
+            if !self.take_due(items, budget, &mut take) {
                 return;
             }
             // What is late and what comes up next go together, so that neither waits for ever.
@@ -145,10 +143,11 @@ impl<T: Copy + Eq> Wheel<T> {
     fn take_due<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
-        due_by: u64,
         budget: &mut usize,
         take: &mut impl FnMut(&mut S, T, u64) -> Take,
     ) -> bool {
+        // All ticks before the cursor have been processed.
+        let due_by = self.cursor.saturating_sub(1);
         while let Some(at) = self.lists.first(DUE) {
             self.prefetch_behind(items, at);
             let is_through = self.take_block(items, at, due_by, budget, take);
@@ -191,7 +190,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 }
                 *budget -= 1;
             };
-            match self.after_look(items, Place::new(at, cell - 1), item, due_by, taken, budget) {
+            match self.after_look(items, Place::new(at, cell - 1), item, taken, budget) {
                 Some(next) => cell = next,
                 None => return false,
             }
@@ -206,7 +205,6 @@ impl<T: Copy + Eq> Wheel<T> {
         items: &mut S,
         place: Place,
         item: T,
-        due_by: u64,
         taken: Take,
         budget: &mut usize,
     ) -> Option<usize> {
@@ -216,10 +214,7 @@ impl<T: Copy + Eq> Wheel<T> {
         match items.deadline(item) {
             _ if taken == Take::Stop => None,
             // Its deadline was moved once more, and is due: `take` gets it again.
-            deadline if deadline <= due_by => Some(cell),
-            // Its tick has been processed, so the caller's time has gone back, and it waits for
-            // that.
-            deadline if deadline < self.cursor => None,
+            deadline if deadline < self.cursor => Some(cell),
             deadline => {
                 self.put_off += 1;
                 // Without memory it stays, and costs nothing: the next call may come by it again.
@@ -242,26 +237,18 @@ impl<T: Copy + Eq> Wheel<T> {
     /// Handles an event that is due. Returns false if it takes more moves.
     fn handle<S: Items<Item = T>>(&mut self, event: Event, items: &mut S, moves: &mut usize) -> bool {
         match event {
-            Event::Finish(level) => return self.move_down(level, items, moves, usize::MAX),
+            Event::Finish(level) => self.move_down(level, items, moves, usize::MAX),
             Event::Open(index, span) => {
                 let level = &mut self.levels[index];
                 level.open(span);
-                let (list, opens) = (level.ring.list(span), level.opens(span));
-                self.move_cursor(opens);
-                self.splice_slot(list, cascade_list(index));
-            }
-            Event::Due(tick) => {
-                self.move_cursor(tick + 1);
-                self.splice_slot(self.levels[0].ring.list(tick), DUE);
+                let (list, at) = (level.ring.list(span), level.opens(span));
+                self.move_cursor(at + u64::from(index == 0));
+                // What a cascade has brought is older.
+                self.lists.splice(list, cascade_list(index));
+                self.lists.splice(list + 1, cascade_list(index));
+                true
             }
         }
-        true
-    }
-
-    /// Moves the items of a slot: first those that a cascade has brought, which are older.
-    fn splice_slot(&mut self, list: u32, to: u32) {
-        self.lists.splice(list, to);
-        self.lists.splice(list + 1, to);
     }
 
     /// Returns whether time has outrun the last level: by four revolutions or more. To go through
@@ -280,8 +267,7 @@ impl<T: Copy + Eq> Wheel<T> {
         // not due, then what is on its way, then what was inserted directly; and of each of these
         // the coarsest level first. All goes by way of FAR, so that what is late keeps its place.
         self.splice_slots(0);
-        self.lists.splice(DUE, FAR);
-        (1..self.levels.len()).rev().for_each(|level| self.lists.splice(cascade_list(level), FAR));
+        (0..self.levels.len()).rev().for_each(|level| self.lists.splice(cascade_list(level), FAR));
         self.lists.splice(LATE, FAR);
         self.splice_slots(1);
         self.lists.splice(FAR, LATE);

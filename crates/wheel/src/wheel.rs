@@ -12,15 +12,13 @@ use crate::list::Lists;
 /// How many bits of a tick the slots of all levels may count together.
 pub const MAX_TICK_BITS: u32 = 59;
 
-/// Lists that are no slot's. What is due now.
-pub(crate) const DUE: u32 = 0;
-/// What was due when it was inserted, and what a rescan looks at. It is sorted, and taken with what
-/// comes up next.
-pub(crate) const LATE: u32 = 1;
+/// Lists that are no slot's. What was due when it was inserted, and what a rescan looks at. It is
+/// sorted, and taken with what comes up next.
+pub(crate) const LATE: u32 = 0;
 /// What no time reaches.
-pub(crate) const FAR: u32 = 2;
-/// The first of the cascades' lists.
-const CASCADES: u32 = 3;
+pub(crate) const FAR: u32 = 1;
+/// What is due now, as if it were the cascade of level 0. Those of the other levels are behind it.
+pub(crate) const DUE: u32 = 2;
 
 /// A hierarchical timing wheel. See the [crate](crate).
 pub struct Wheel<T> {
@@ -86,7 +84,7 @@ impl<T: Copy + Eq> Wheel<T> {
         // Twice the slots, so that a cascade can be spread over many ticks: see the crate's page.
         let twice = |slots: usize| if levels == 1 { Some(slots) } else { slots.checked_mul(2) };
         let (lowest, slots) = twice(lowest).zip(twice(slots)).ok_or(OutOfMemory)?;
-        let outside = CASCADES as usize + levels - 1;
+        let outside = DUE as usize + levels;
         let count = slots.checked_mul(levels - 1).and_then(|above| above.checked_add(lowest)).ok_or(OutOfMemory)?;
         let lists = count.checked_mul(2).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
         let lists = Lists::new(lists)?;
@@ -236,8 +234,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// the order of their ticks, until none can hold an earlier deadline than the one found.
     pub fn earliest<S: Items<Item = T>>(&self, items: &S) -> Option<u64> {
         let earliest_in = |list| self.lists.iter(list).map(|item| items.deadline(item)).min().unwrap_or(NEVER);
-        let outside = (DUE..CASCADES).chain((1..self.levels.len()).map(cascade_list));
-        let found = outside.map(earliest_in).min().unwrap_or(NEVER);
+        let found = (0..=cascade_list(self.levels.len() - 1)).map(earliest_in).min().unwrap_or(NEVER);
         let found = self.levels.iter().fold(found, |mut found, level| {
             for span in level.marked(self.cursor) {
                 if level.begins(span) >= found {
@@ -364,7 +361,7 @@ fn blocks_for(items: usize) -> usize {
 pub(crate) fn cascade_list(level: usize) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "there are at most 59 levels")]
     let level = level as u32;
-    CASCADES + level - 1
+    DUE + level
 }
 
 impl<T> fmt::Debug for Wheel<T> {
