@@ -54,16 +54,13 @@ impl<T: Copy + Eq> Wheel<T> {
             if !self.take_due(items, budget, &mut take) {
                 return;
             }
-            // What is late and what comes up next go together, so that neither waits for ever.
-            // But what a rescan finds not to be due goes back first, as it is the older.
-            if !self.lists.is_empty(LATE) && self.take_late(items) >= self.cursor {
-                continue;
-            }
             if self.is_outrun(now) {
-                if self.lists.is_empty(DUE) {
-                    self.rescan();
-                    self.move_cursor(now + 1);
-                }
+                self.rescan();
+                self.move_cursor(now + 1);
+            }
+            // Late items go together with those that come up next, so that neither wait for ever.
+            // But items that a rescan finds not to be due go back first, as they are older.
+            if !self.lists.is_empty(LATE) && self.take_late(items) >= self.cursor {
                 continue;
             }
             match self.next_event(now) {
@@ -123,18 +120,18 @@ impl<T: Copy + Eq> Wheel<T> {
                     (*budget, quota, self.cascaded) = (*budget - 1, quota - 1, self.cascaded + 1);
                 }
             }
-            self.leave(items, at, true);
+            self.leave(items, at);
         }
         true
     }
 
-    /// Frees a block, if it is empty. If it is not, although all its items were looked at, moves it
-    /// to where they belong.
+    /// Frees a block whose items were all looked at. If some are left, as they found no cell
+    /// elsewhere, the block goes to where they belong.
     #[inline]
-    fn leave<S: Items<Item = T>>(&mut self, items: &S, at: u32, is_through: bool) {
+    fn leave<S: Items<Item = T>>(&mut self, items: &S, at: u32) {
         if self.lists.blocks.get(at).live == 0 {
             self.lists.free(at);
-        } else if is_through {
+        } else {
             self.put_block(items, at);
         }
     }
@@ -150,11 +147,10 @@ impl<T: Copy + Eq> Wheel<T> {
         let due_by = self.cursor.saturating_sub(1);
         while let Some(at) = self.lists.first(DUE) {
             self.prefetch_behind(items, at);
-            let is_through = self.take_block(items, at, due_by, budget, take);
-            self.leave(items, at, is_through);
-            if !is_through {
+            if !self.take_block(items, at, due_by, budget, take) {
                 return false;
             }
+            self.leave(items, at);
         }
         true
     }
