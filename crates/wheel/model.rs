@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::{Items, NEVER, OutOfMemory, Place, Take, Wheel};
 
-/// What a wheel *is*: things with deadlines, of which those are due whose deadline has come.
+/// The idea of a wheel: things with deadlines, of which those are due whose deadline has come.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     pub(super) pending: BTreeMap<u32, Pending>,
@@ -43,7 +43,7 @@ pub(super) struct Bench {
     pub(super) now: u64,
     /// Whether memory was ever missing. Then the order is not promised.
     pub(super) was_short: bool,
-    /// Whether a turn has left over what is due. What is late by then may come out behind it.
+    /// Whether a turn has left over items that are due. Late ones may come out behind them.
     has_left_over: bool,
     /// The deadline and the number of the last item that came out in order.
     last: (u64, u32),

@@ -1,4 +1,4 @@
-//! What a step of the wheel costs, by the number of timeouts: `cargo bench -p tourbillon-wheel`.
+//! The cost of a step of the wheel, by the number of timeouts: `cargo bench -p tourbillon-wheel`.
 //! They are spread over 30 s, in ticks of 62.5 us. `perf` compares the wheel with others.
 
 use std::hint::black_box;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::items::{OutOfMemory, Place, room_for};
 
-/// So many cells of 8 bytes, and what a block keeps of itself, are two cache lines.
+/// So many cells of 8 bytes, with the fields of a block, are two cache lines.
 pub(crate) const CELLS: usize = 14;
 
 /// The tests of this crate, and models, have small chunks: so the former have many, and the latter
@@ -14,7 +14,7 @@ const CHUNK_BITS: u32 = if cfg!(any(test, loom)) { 2 } else { 8 };
 /// How many blocks are allocated at once: 32 KiB of them.
 const CHUNK: usize = 1 << CHUNK_BITS;
 
-/// What is before a block or behind it: another block, or the end of the list.
+/// The neighbour of a block: another block, or the end of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link(u32);
 

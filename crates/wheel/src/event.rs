@@ -1,4 +1,4 @@
-//! What is to be done next, and when.
+//! The next thing to do, and when.
 
 use crate::items::{Items, NEVER};
 use crate::level::Span;
@@ -60,7 +60,7 @@ impl<T: Copy + Eq> Wheel<T> {
     }
 
     /// Returns the next event above level 0, if it comes by this tick. One that comes at the tick
-    /// goes before what is due then, as the items of a cascade may be due at that tick.
+    /// goes before the items that are due then, as those of a cascade may be due at that tick.
     #[inline(never)]
     fn next_above(&mut self, by: u64) -> Option<Event> {
         let (lists, cursor) = (&self.lists, self.cursor);

@@ -1,4 +1,4 @@
-//! What the wheel asks of its user, and what it hands out.
+//! The user's side: the store of the items, places, answers and errors.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ pub trait Items {
     }
 }
 
-/// The deadline of what is never due.
+/// The deadline of an item that is never due.
 pub const NEVER: u64 = u64::MAX;
 
 /// Where an item is in its wheel: a block, and a cell of it.
@@ -88,14 +88,14 @@ impl Place {
     }
 }
 
-/// What became of an item that is due.
+/// The user's answer to an item that has come up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
     /// It is taken, and has left the wheel.
     Taken,
     /// Its deadline was moved meanwhile. The wheel asks for it again, and puts the item back.
     Later,
-    /// It can't be taken now, nor can any other. It stays first of what is due.
+    /// It can't be taken now, nor can any other. It stays the first of those that are due.
     Stop,
 }
 

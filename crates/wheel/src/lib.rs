@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! insert, reinsert, remove   constant time, a few dozen instructions, no other item touched
-//! expire                     what is due, by deadline, first in first out within one; in parts
-//! cascade                    a part of what moves to a finer level, spread over the ticks before
+//! expire                     due items, by deadline, first in first out within one; in parts
+//! cascade                    items move to a finer level in parts, spread over the ticks before
 //! next_wakeup                when to turn next, by a bitmap: an empty tick costs nothing
 //! ```
 //!
-//! The caller tells the time in ticks, and the wheel answers what is due ("sans-io"). It never
-//! takes an item before its deadline. It has no `unsafe`, needs `alloc` and not `std`, and
+//! The caller tells the time in ticks, and the wheel answers which items are due ("sans-io"). It
+//! never takes an item before its deadline. It has no `unsafe`, needs `alloc` and not `std`, and
 //! allocates nothing but blocks of cells, and room to sort in after a jump of the clock.
 //!
 //! # How it works
@@ -39,9 +39,9 @@
 //!
 //! **First in, first out.** An item that a coarse level holds was inserted before all those of its
 //! deadline that finer levels hold, because a deadline comes nearer as time goes on, and a nearer
-//! one goes into no coarser level. So a slot has two lists: what cascades bring, and what was
-//! inserted into it directly. A level's cascade is over before the first slot that it may bring
-//! something to is opened.
+//! one goes into no coarser level. So a slot has two lists: one for the items that cascades bring,
+//! and one for those that were inserted into it directly. A level's cascade is over before the
+//! first slot that it may bring something to is opened.
 //!
 //! **Rounds.** A deadline beyond the last level's reach goes into the last level too, and is put
 //! back each time its slot comes up.

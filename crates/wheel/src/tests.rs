@@ -16,7 +16,7 @@ mod order;
 
 use model::{Bench, Op};
 
-/// What a program does to a wheel, and to the memory that is there.
+/// A step of a program, on a wheel or on the memory that is there.
 #[derive(Clone, Debug)]
 enum Step {
     Do(Op),

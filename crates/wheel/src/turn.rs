@@ -1,4 +1,4 @@
-//! What a turn does: it takes out what is due, and moves a part of each cascade.
+//! A turn: it takes out the items that are due, and moves a part of each cascade.
 
 use crate::block::{Block, CELLS};
 use crate::event::Event;
@@ -6,25 +6,23 @@ use crate::items::{Items, NEVER, Place, Take};
 use crate::wheel::{DUE, FAR, LATE, Wheel, cascade_list};
 
 impl<T: Copy + Eq> Wheel<T> {
-    /// Takes out what is due at tick `now`, in the order of the deadlines, and what has the same
-    /// deadline in the order in which it was inserted.
+    /// Takes out the items that are due at tick `now`, in the order of their deadlines, and those
+    /// of one deadline in the order in which they were inserted.
     ///
-    /// `take` says what becomes of each item. It is called only for items whose deadline, as the
-    /// store says, has come. If it panics, the item counts as taken. If `now` goes back, the latest
-    /// of before holds.
+    /// The call asks `take` for each item whose deadline, as the store says, has come. If `take`
+    /// panics, the item counts as taken. If `now` goes back, the latest time of before holds.
     ///
     /// `budget` is how many items the call may handle. The call lowers it for each: also for those
     /// that come up and are not due, since their deadlines were moved. If a cascade has to be over,
     /// the call moves as many items of it at most, or the
-    /// [quota of cascades](Self::set_cascade_quota) if that is more. What is left over in either
-    /// way waits for the next call: then the budget is 0, and [`next_wakeup`](Self::next_wakeup)
-    /// says when that has to be. What was due when it was inserted is taken together with what
-    /// comes due next.
+    /// [quota of cascades](Self::set_cascade_quota) if that is more. Items that are left over in
+    /// either way wait for the next call: then the budget is 0, and
+    /// [`next_wakeup`](Self::next_wakeup) says when that has to be. Items that were late when they
+    /// were inserted are taken together with those that come due next.
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
-    /// four times as far as the last level reaches, the call sorts all items in one step, as it
-    /// does with what was late when it was inserted. Without memory for that, what is due comes out
-    /// in another order.
+    /// four times as far as the last level reaches, the call sorts all items in one step. It sorts
+    /// late items in the same way. Without memory for that, items come out in another order.
     pub fn expire<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
@@ -48,7 +46,7 @@ impl<T: Copy + Eq> Wheel<T> {
         mut take: impl FnMut(&mut S, T, u64) -> Take,
     ) {
         let now = now.min(NEVER - 1);
-        // A move is cheap beside what is done with an item that is due.
+        // A move is cheap beside the work for an item that is due.
         let mut moves = (*budget).max(self.cascade_quota);
         loop {
             if !self.take_due(items, budget, &mut take) {
@@ -72,12 +70,12 @@ impl<T: Copy + Eq> Wheel<T> {
                 _ => {}
             }
         }
-        // There are no moves left, and what is due may be among what has still to move.
+        // There are no moves left, and some of the items that have still to move may be due.
         *budget = 0;
     }
 
     /// Moves a part of each cascade, once a tick. It is called after [`expire`](Self::expire), so
-    /// that what is due does not wait for it. `budget` is as there.
+    /// that items that are due do not wait for it. `budget` is as there.
     pub fn cascade<S: Items<Item = T>>(&mut self, items: &mut S, budget: &mut usize) {
         for index in (1..self.levels.len()).rev() {
             let (cursor, level, below) = (self.cursor, &self.levels[index], &self.levels[index - 1]);
@@ -136,7 +134,7 @@ impl<T: Copy + Eq> Wheel<T> {
         }
     }
 
-    /// Takes what is due out, in its order. Returns whether that is all.
+    /// Takes out the items that are due, in their order. Returns whether those are all.
     fn take_due<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
@@ -223,7 +221,7 @@ impl<T: Copy + Eq> Wheel<T> {
         }
     }
 
-    /// Puts what is late among what is due, and sorts that. Returns the latest deadline in it.
+    /// Puts the late items among those that are due, and sorts them. Returns the latest deadline.
     fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) -> u64 {
         self.lists.splice(LATE, DUE);
         self.lists.sort(items, DUE);
@@ -239,7 +237,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 level.open(span);
                 let (list, at) = (level.ring.list(span), level.opens(span));
                 self.move_cursor(at + u64::from(index == 0));
-                // What a cascade has brought is older.
+                // The items that a cascade has brought are older.
                 self.lists.splice(list, cascade_list(index));
                 self.lists.splice(list + 1, cascade_list(index));
                 true
@@ -259,9 +257,10 @@ impl<T: Copy + Eq> Wheel<T> {
     /// that were moved to earlier ones without a [`reinsert`](Self::reinsert).
     #[cold]
     pub fn rescan(&mut self) {
-        // The oldest items of a deadline go first: what was put back, by cascades or because it was
-        // not due, then what is on its way, then what was inserted directly; and of each of these
-        // the coarsest level first. All goes by way of FAR, so that what is late keeps its place.
+        // The oldest items of a deadline go first: those that were put back, by cascades or because
+        // they were not due, then those on their way, then those that were inserted directly. Of
+        // each of these the coarsest level goes first. All go by way of FAR, so that late items
+        // keep their place.
         self.splice_slots(0);
         (0..self.levels.len()).rev().for_each(|level| self.lists.splice(cascade_list(level), FAR));
         self.lists.splice(LATE, FAR);
@@ -269,7 +268,7 @@ impl<T: Copy + Eq> Wheel<T> {
         self.lists.splice(FAR, LATE);
     }
 
-    /// Moves one list of each slot to what no time reaches.
+    /// Moves one list of each slot to FAR.
     fn splice_slots(&mut self, which: u32) {
         let Self { lists, levels, cursor, .. } = self;
         for level in levels.iter().rev() {

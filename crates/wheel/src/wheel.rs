@@ -1,4 +1,4 @@
-//! The wheel: what goes where, and what its user may ask of it.
+//! The wheel: which list an item goes to, and what a user may ask.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -12,12 +12,13 @@ use crate::list::Lists;
 /// How many bits of a tick the slots of all levels may count together.
 pub const MAX_TICK_BITS: u32 = 59;
 
-/// Lists that are no slot's. What was due when it was inserted, and what a rescan looks at. It is
-/// sorted, and taken with what comes up next.
+/// Lists that are no slot's. Items that were due when they were inserted, and all items in a
+/// rescan. They are sorted, and taken with those that come up next.
 pub(crate) const LATE: u32 = 0;
-/// What no time reaches.
+/// Items that no time reaches.
 pub(crate) const FAR: u32 = 1;
-/// What is due now, as if it were the cascade of level 0. Those of the other levels are behind it.
+/// Items that are due, as if they were the cascade of level 0. The lists of the other levels'
+/// cascades are behind it.
 pub(crate) const DUE: u32 = 2;
 
 /// A hierarchical timing wheel. See the [crate](crate).
@@ -74,7 +75,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// Sets how many items a cascade moves in its first ticks: 2,048 unless it is set. The number
     /// doubles with each eighth of the time that the cascade has, so that a slot of any size is
     /// empty before it is due. Fewer keep a turn short, which matters with short ticks. More cost
-    /// less in all, as those that go to one slot are moved together.
+    /// less in all, as items for one slot are moved together.
     pub fn set_cascade_quota(&mut self, items: usize) {
         // Eight times doubled, it must fit.
         self.cascade_quota = items.clamp(1, usize::MAX >> 8);
@@ -220,8 +221,8 @@ impl<T: Copy + Eq> Wheel<T> {
         true
     }
 
-    /// Returns the last of these ticks for which level 0 has an item, for a caller that takes what
-    /// is due within a short time together. Looks at each marked tick up to the last one.
+    /// Returns the last of these ticks for which level 0 has an item, for a caller that
+    /// takes all of a short time together. Looks at each marked tick up to the last one.
     #[must_use]
     pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
         let level = &self.levels[0];
@@ -262,7 +263,7 @@ impl<T: Copy + Eq> Wheel<T> {
 
     /// Returns the list that an item belongs to: one of the lowest level that is wide enough for
     /// its deadline, or of the last, for another round, if none is. `direct` is 1 for an item that
-    /// is new, and 0 for one that was in the wheel before. That goes in front of what is new.
+    /// is new, and 0 for one that was in the wheel before. That goes in front of the new ones.
     #[inline]
     pub(crate) fn list_for(&self, deadline: u64, direct: u32) -> u32 {
         let Some(distance) = deadline.checked_sub(self.cursor) else { return LATE };
@@ -357,7 +358,7 @@ fn blocks_for(items: usize) -> usize {
     items.div_ceil(10)
 }
 
-/// Returns the list of what a level's cascade has still to move.
+/// Returns the list of the items that a level's cascade has still to move.
 pub(crate) fn cascade_list(level: usize) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "there are at most 59 levels")]
     let level = level as u32;

@@ -1,4 +1,4 @@
-//! What the wheel does without memory, and what memory it takes and gives back.
+//! The wheel without memory, and the memory that it takes and gives back.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What comes due comes out by deadline, and as it was inserted within one.
+//! Items come out by deadline, and within one as they were inserted.
 
 use super::*;
 
