@@ -24,7 +24,7 @@ pub(crate) struct Wheel {
     reserved: usize,
 }
 
-/// What became of an entry whose slot has come up.
+/// The outcome for an entry whose slot has come up.
 pub(crate) enum Took<'w> {
     /// It is taken. Or it was cancelled, and a queue brings it.
     Taken,
@@ -34,14 +34,14 @@ pub(crate) enum Took<'w> {
     KeptBack(FromSlot<'w>),
 }
 
-/// What the entries' words say to the wheel.
+/// The wheel's view of its entries, by their words.
 #[derive(Debug)]
 struct Entries {
     /// Periodic timeouts never come up again then, and tombstones do at the next rescan.
     is_draining: bool,
 }
 
-/// Only what is pending has a deadline.
+/// The same, but only a pending entry has a deadline.
 struct Pending;
 
 impl Items for Entries {
@@ -164,15 +164,15 @@ impl Wheel {
     pub(crate) fn remove(&mut self, entry: CancelledInSlot) -> Option<Sole> {
         let linked = entry.linked();
         // SAFETY: 1. It is in the wheel, or was, and is the worker's. 2. The wheel does not have it
-        // any more. What has come up goes before the wheel goes on.
+        // any more. No `CameUp` is kept while the wheel goes on.
         unsafe {
             self.slots.remove(linked.place(), linked);
             entry.let_go()
         }
     }
 
-    /// Gives what has come up by `now` to `take`, with the time by which it has to be due, as long
-    /// as `may_take` says so. Lowers the budget by what has come up. See
+    /// Gives the entries that have come up by `now` to `take`, each with the time by which it has
+    /// to be due, as long as `may_take` says so. Lowers the budget by as many as have come up. See
     /// [`tourbillon_wheel::Wheel::expire_unseen`].
     #[inline(always)]
     pub(crate) fn expire(

@@ -1,17 +1,17 @@
-//! What the worker has taken out of the inbox and not linked yet.
+//! Entries that the worker has taken out of the inbox and not linked yet.
 
 use crate::entry::Owned;
 use crate::shard::Taken;
 
-/// Entries out of the inbox, which gives the newest first. They are turned round, so that what one
-/// thread has scheduled is linked in that order. Of very many, only a part is turned round at a
-/// time.
+/// Entries out of the inbox, which gives the newest first. They are turned round, so that the
+/// timeouts of one thread are linked in the order in which it has scheduled them. Of very many,
+/// only a part is turned round at a time.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     newest_first: Taken<Owned>,
-    /// What is turned round so far.
+    /// The part that is turned round so far.
     oldest_first: Taken<Owned>,
-    /// What was looked at, and found no memory. It comes again in the next turn.
+    /// Entries that were looked at, and found no memory. They come again in the next turn.
     set_aside: Taken<Owned>,
     /// How many there were, up to 65,535.
     depth: usize,

@@ -13,15 +13,15 @@
 //!
 //! In both cases together it waits for `max_wait` at most, and then goes on with those 64. So the
 //! memory of timeouts that are not pending is bounded, however fast timeouts are scheduled and
-//! cancelled. The bound is what waits, as much again that the worker has taken out of its queues
-//! and goes through, and 64 for each thread and each `max_wait` for which the worker gets no
-//! processor. A worker that makes no progress for a second, while threads wait for it, is stuck:
-//! nobody waits for it until it moves again, and the arena grows. So a thread that the worker waits
-//! for, through the user's own executor or another engine, loses a second at most.
+//! cancelled. The bound is the entries that wait, as many again that the worker has taken out of
+//! its queues and goes through, and 64 for each thread and each `max_wait` for which the worker
+//! gets no processor. A worker that makes no progress for a second, while threads wait for it, is
+//! stuck: nobody waits for it until it moves again, and the arena grows. So a thread that the
+//! worker waits for, through the user's own executor or another engine, loses a second at most.
 //!
 //! Threads that a worker of ours waits for don't wait at all: see
-//! [`NoWait`](crate::thread::NoWait). So what the tasks of inline and driven engines schedule on
-//! the shards of others is not bounded by this.
+//! [`NoWait`](crate::thread::NoWait). So this does not bound how much the tasks of inline and
+//! driven engines schedule on the shards of others.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ impl Remote {
         cancelled + moved + in_inbox > MANY
     }
 
-    /// Returns whether very many entries wait, in the queues or in what the worker has taken out of
-    /// them.
+    /// Returns whether very many entries wait, in the queues or in the lists that the worker has
+    /// taken out of them.
     pub(super) fn is_behind(&self) -> bool {
         self.inbox_depth() + self.cancelled_depth() + self.moved_depth() > MANY
     }
@@ -145,8 +145,8 @@ impl Shared {
         while entry.is_none() && waits && remote.is_behind() && patience.wait(self, remote) {
             entry = mine.cache().refill();
         }
-        // Look again after the wait: what the worker gave back before it was seen to be done is
-        // there by now.
+        // Look again after the wait: the entries that the worker gave back before it was seen to be
+        // done are there by now.
         let most = if patience.is_out { A_LITTLE } else { LARGEST_CHUNK };
         entry.or_else(|| mine.cache().refill()).or_else(|| mine.cache().grow(most))
     }

@@ -173,7 +173,7 @@ fn wake(entry: Won, runs: &mut Runs<'_>) {
     entry.run_in_place(|entry| shared.let_go(entry), |waker| runs.once(deadline, waker));
 }
 
-/// Does what is to be done with a timeout that could not be claimed.
+/// Sees to a timeout that could not be claimed.
 #[cold]
 #[inline(never)]
 fn pass_over(entry: Marked, found: Expire, due_by: Subtick, may_go_back: bool, runs: &mut Runs<'_>) {

@@ -21,7 +21,7 @@ pub(crate) struct Limits {
     pub(crate) expiry: usize,
 }
 
-/// What a turn has done.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnResult {
     pub(crate) fired: usize,
@@ -45,8 +45,8 @@ pub(crate) struct Core {
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.
     pub(super) wakes: Chain<Won>,
-    /// What the end of a driven engine has expired, and runs when the shards are unlocked. It is
-    /// kept here because it must need no memory.
+    /// The timeouts that the end of a driven engine has expired, and runs when the shards are
+    /// unlocked. They are kept here because that must need no memory.
     held: Option<Batch>,
     /// The time of the last turn: the clock is not trusted to be monotonic.
     pub(super) now: Subtick,
@@ -130,8 +130,8 @@ impl Core {
     /// Closes the shard for good, and hands all timeouts that were still pending to `sink`, to run
     /// whatever their deadlines. Sleeping futures are left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
-        // All that has arrived goes into the wheel, so that it comes out in the order of deadlines.
-        // Without memory some of it stays where it is. What found none in a turn before goes first.
+        // All arrivals go into the wheel, so that they come out in the order of deadlines. Without
+        // memory some stay where they are. Those that found none in a turn before go first.
         self.inbox.put_back();
         self.limits = Limits { transfer: usize::MAX, expiry: usize::MAX };
         self.sort_in(shared, self.now);
@@ -220,7 +220,7 @@ pub(super) fn count_fired(shared: &SharedRef, remote: &Remote) {
 /// is awake already, and so is done.
 #[inline]
 pub(super) fn end_sleep(wakes: &mut Chain<Won>, entry: Option<Won>, shared: &SharedRef, remote: &Remote) {
-    // First: what has completed has fired before.
+    // First, because a timeout that has completed must have fired before.
     count_fired(shared, remote);
     match entry {
         Some(entry) => wakes.push(entry),

@@ -15,7 +15,7 @@ use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::{Took, Wheel};
 
-/// What is due in a turn, within the turn's limit.
+/// The timeouts that are due in a turn, within the turn's limit.
 pub(crate) struct Due<'a> {
     wheel: &'a mut Wheel,
     now: Subtick,
@@ -23,7 +23,7 @@ pub(crate) struct Due<'a> {
     taken: Taken<'a>,
 }
 
-/// What is needed for each timeout that comes up.
+/// The fields of [`Due`] that each timeout that comes up needs.
 struct Taken<'a> {
     free: &'a EntryCache,
     wakes: &'a mut Chain<Won>,
@@ -57,7 +57,7 @@ impl<'a> Due<'a> {
     }
 
     /// Claims each timeout that is due, and runs it at once. Ends before all have been run if a
-    /// shutdown wants what has not begun.
+    /// shutdown wants those that have not begun.
     #[inline(always)]
     pub(crate) fn run(&mut self) {
         let Self { wheel, now, budget, taken } = self;
@@ -72,8 +72,7 @@ impl<'a> Due<'a> {
         );
     }
 
-    /// Hands all that is due to `sink`, in batches. `sink` must not panic: what is in a batch then
-    /// is lost.
+    /// Hands all that is due to `sink`, in batches. `sink` must not panic: its batch would be lost.
     pub(crate) fn hand_over(&mut self, sink: &mut impl FnMut(Batch)) {
         let Self { wheel, now, budget, taken } = self;
         let Taken { shared, remote, .. } = *taken;
@@ -133,8 +132,8 @@ impl Taken<'_> {
         }
     }
 
-    /// Sees to what has no task to be run now: a sleeping future, which is woken when the turn is
-    /// over, and a periodic timeout in a drain. Returns any other.
+    /// Sees to a timeout that has no task to be run now: a sleeping future, which is woken when the
+    /// turn is over, or a periodic timeout in a drain. Returns any other.
     #[inline(always)]
     fn without_task<'w>(&mut self, entry: CameUp<'w>, due_by: Subtick) -> Result<CameUp<'w>, Took<'w>> {
         match entry.kind() {

@@ -121,7 +121,7 @@ impl Shared {
     #[inline]
     pub(crate) unsafe fn engine_ref(&self) -> EngineRef {
         let count: &LocalRefs = self.thread_state().map_or(&self.refs.teardown, |mine| &mine.state().refs);
-        // SAFETY: the caller has a timer. What is returned subtracts itself when it is dropped.
+        // SAFETY: the caller has a timer. The `EngineRef` subtracts itself when it is dropped.
         unsafe { count.add() };
         EngineRef { shared: NonNull::from(self), count: NonNull::from(count) }
     }

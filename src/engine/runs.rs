@@ -16,12 +16,12 @@ use crate::time::Subtick;
 pub(super) struct Runs<'a> {
     pub(super) shared: &'a SharedRef,
     pub(super) remote: &'a Remote,
-    /// What the thread counts for the shard, if it has a state of its own.
+    /// The thread's counts for the shard, if it has a state of its own.
     counts: Option<&'a Counts>,
     /// How many have ended.
     completed: u64,
     lateness: Recorder<'a>,
-    /// What the thread was running before, for `running`: a task may run a batch.
+    /// The thread's `running`, and its values of before, to be restored: a task may run a batch.
     running: Option<(&'a Running, (u64, u64))>,
     /// How many tasks run before the next look at the clock.
     until_look: usize,

@@ -29,7 +29,7 @@ pub(super) struct Limit {
     used: CachePadded<AtomicUsize>,
 }
 
-/// What an engine is made from.
+/// The parts that an engine is made from.
 pub(crate) struct SharedPlan {
     pub(crate) timeline: Timeline,
     pub(crate) arena: Arena,
@@ -38,7 +38,7 @@ pub(crate) struct SharedPlan {
     pub(crate) on_panic: Option<CatchUnwind<PanicHook>>,
 }
 
-/// What all shards and threads of one engine share.
+/// The part of one engine that all its shards and threads share.
 pub(crate) struct Shared {
     /// How many [`SharedRef`](super::SharedRef)s there are, which alone use it.
     pub(super) owners: AtomicUsize,
@@ -95,8 +95,8 @@ impl Shared {
     /// Returns the engine that a remote is a part of.
     #[inline]
     pub(crate) fn of_remote(remote: &Remote) -> &Self {
-        // SAFETY: whoever made the remote made it a part of the engine at this address, and so the
-        // engine is there.
+        // SAFETY: the remote was made as a part of the engine at this address, and so the engine is
+        // there.
         unsafe { &*Self::ptr_of_remote(remote) }
     }
 
@@ -166,8 +166,8 @@ impl Shared {
     fn with_teardown_state<R>(&self, work: impl FnOnce(Local<'_>) -> R) -> R {
         // A worker may need the lock, for `Timer::stats` in a task.
         let _no_wait = NoWait::begin();
-        // In a forked child, whatever the parent's threads had begun during the fork stays
-        // unfinished for ever, so nobody takes the lock. What is counted there is lost.
+        // In a forked child, a step that a thread of the parent had begun at the fork stays
+        // unfinished for ever, so nobody takes the lock. Counts of the child are lost.
         let mut shared = if self.is_forked() { None } else { Some(lock(&self.teardown)) };
         let mut made = None;
         let mine = shared.as_deref_mut().unwrap_or(&mut made).get_or_insert_with(|| self.new_thread_state());

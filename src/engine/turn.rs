@@ -1,4 +1,4 @@
-//! A turn of a shard: it goes through the queues, expires what is due, and moves the cascades on.
+//! A turn of a shard: it goes through the queues, expires due timeouts, and moves the cascades on.
 
 use super::batch::{Batch, Entries};
 use super::core::{Core, Limits, TurnResult, give_back, unless_cancelled};
@@ -16,8 +16,8 @@ pub(super) const PART: usize = 1_024;
 /// How many arrivals are turned round before the next look at the other queues.
 const TURNED_ROUND: usize = 4 * PART;
 
-/// So many arrivals go before what is due, so that what is overdue after a stall runs by its
-/// deadlines: some 4 ms of work at most. Of more only a part goes before it.
+/// So many arrivals go before due timeouts, so that after a stall overdue ones run in the order of
+/// their deadlines: some 4 ms of work at most. Of more only a part goes before.
 pub(super) const BEFORE_DUE: usize = 64 * PART - 2;
 
 /// Shows a number to other threads. An unchanged one is not written again.
@@ -46,7 +46,7 @@ fn note_hurried(hurried: &mut Subtick, now: Subtick, deadline: Subtick) {
     }
 }
 
-/// What a turn may still do for each queue.
+/// The limits that a turn has left for each queue.
 struct Queues {
     cancels: usize,
     moves: usize,
@@ -64,10 +64,10 @@ impl Core {
     /// has always been turned with. Futures to be woken are left for
     /// [`take_wakes`](Self::take_wakes).
     ///
-    /// What has arrived goes before what is due, so that timeouts run in the order of their
-    /// deadlines. If very many have arrived, what is due does not wait for them all: the turn goes
-    /// through the rest, as it was when the turn began, and in between asks `look` for the time,
-    /// which returns `None` if one time is to hold for the whole turn.
+    /// Arrivals go before the timeouts that are due, so that timeouts run in the order of their
+    /// deadlines. If very many have arrived, those that are due do not wait for them all: the turn
+    /// goes through the rest, as it was when the turn began, and in between asks `look` for the
+    /// time. `look` returns `None` if one time is to hold for the whole turn.
     pub(crate) fn turn(
         &mut self,
         shared: &SharedRef,
@@ -80,7 +80,7 @@ impl Core {
         let mut queues = self.begin_queues(remote);
         let may_be_due = !self.inbox.is_empty() || !self.moved.is_empty();
         if may_be_due && let Some(now) = look() {
-            // What was pushed or reset since the turn began may be due by now.
+            // A timeout that was pushed or reset since the turn began may be due by now.
             self.now = now.max(self.now);
         }
         // They are turned round before they are linked.
@@ -104,7 +104,7 @@ impl Core {
         if queues.has_linked {
             fired += self.expire(shared, remote, &mut budget, &mut take);
         }
-        // What is due takes the spare block again and again.
+        // Timeouts that are due take the spare block again and again.
         let takes_spare = fired > 0 && self.waits_for_memory();
         let more = self.end_queues(remote, &queues) || budget == 0 || takes_spare;
         self.wheel.cascade(self.limits.expiry);
@@ -139,8 +139,8 @@ impl Core {
     }
 
     /// Goes through the queues, within the limits, without expiring anything, so that
-    /// [`next_due`](Self::next_due) knows of all that was pushed. What is due by `now` is due at
-    /// once. Returns true if something was left over.
+    /// [`next_due`](Self::next_due) knows of all that was pushed. A timeout that is due by `now` is
+    /// due at once. Returns true if something was left over.
     pub(crate) fn sort_in(&mut self, shared: &SharedRef, now: Subtick) -> bool {
         let remote = self.remote(shared);
         self.now = now.max(self.now);
@@ -162,8 +162,8 @@ impl Core {
     }
 
     /// Returns when to turn the shard next if the timeouts of a tick are to run together: when the
-    /// last is due of those in the tick of the first. What is due, or was when it arrived, waits
-    /// for none, nor does anything by a clock of the user's.
+    /// last is due of those in the tick of the first. A timeout that is due, or was when it
+    /// arrived, waits for no other, nor does any by a clock of the user's.
     pub(crate) fn last_due_of_tick(&mut self, shared: &SharedRef) -> Option<Subtick> {
         let first = self.next_due(shared)?;
         let timeline = shared.timeline();
@@ -175,14 +175,14 @@ impl Core {
     }
 
     /// Begins to go through the queues, up to the limit of each. Each queue is taken once, so that
-    /// the turn ends. What an earlier turn left over goes first.
+    /// the turn ends. Entries that an earlier turn left over go first.
     fn begin_queues(&mut self, remote: &Remote) -> Queues {
         let counters = &remote.counters;
         take_rest(self.takes.cancelled(remote), &mut self.cancelled, &counters.cancelled_backlog);
         take_rest(self.takes.moved(remote), &mut self.moved, &counters.moved_backlog);
         let has_taken = self.inbox.is_gone_through();
         if has_taken {
-            // They come after what is new, so that neither waits for the other.
+            // Entries set aside come after new ones, so that neither kind waits for the other.
             self.inbox.put_back();
             self.take_inbox(remote);
         }
@@ -331,7 +331,8 @@ impl Core {
     }
 
     /// Returns whether an entry is looked at although there is no memory: if it was cancelled, or
-    /// is due. There is a spare block of cells for what is due, as it leaves its cell in this turn.
+    /// is due. There is a spare block of cells for entries that are due, as they leave their cells
+    /// in this turn.
     #[cold]
     fn may_link_without_room(&mut self, entry: &Owned) -> bool {
         let seen = entry.snapshot();

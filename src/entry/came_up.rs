@@ -29,8 +29,8 @@ impl Claiming {
         Claims(self)
     }
 
-    /// Returns whether the worker may be copying the task of what is a tombstone in a slot by now.
-    /// Its producer calls this.
+    /// Returns whether the worker may be copying the task of an entry that is a tombstone in a slot
+    /// by now. Its producer calls this.
     #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
         fence_of_models();
@@ -53,7 +53,7 @@ pub(crate) struct Seen<S> {
     seen: Snapshot,
 }
 
-/// What came up, as the worker has seen it.
+/// An entry whose slot has come up, and its word as the worker has seen it.
 pub(crate) type CameUp<'w> = Seen<is::FromSlot<'w>>;
 
 /// A timeout that was claimed.
@@ -191,8 +191,8 @@ fn stays(entry: FromSlot<'_>, found: Expire) -> Option<FromSlot<'_>> {
 }
 
 impl FromSlot<'_> {
-    /// Lets go of what is not pending, if it is a tombstone. Returns whether it is pending again,
-    /// as its producer was faster.
+    /// Lets go of an entry that is not pending, if it is a tombstone. Returns whether it is pending
+    /// again, as its producer was faster.
     #[cold]
     #[inline(never)]
     fn is_revived(&self) -> bool {

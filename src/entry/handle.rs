@@ -1,5 +1,5 @@
-//! What a producer owns of an entry, as values: the handle of a timeout, and the tombstone that its
-//! entry may become, which `thread/tombstones.rs` keeps. The step that ends one takes it by value.
+//! A producer's ownership of an entry, as values: the handle of a timeout, and the tombstone that
+//! its entry may become, which `thread/tombstones.rs` keeps. The step that ends one takes it.
 
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
@@ -35,7 +35,7 @@ impl Handle {
     /// Returns where the entry is at home. An owner of it keeps the engine's memory.
     #[inline]
     pub(crate) fn home(&self) -> Home<'_> {
-        // SAFETY: whoever made this value has armed the entry, and so given it a home.
+        // SAFETY: the entry was armed before this value was made, and so has a home.
         unsafe { Entry::home(self).unwrap_unchecked() }
     }
 
@@ -76,8 +76,8 @@ impl Handle {
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
         // So it is not another waker that has since got the same address.
         // SAFETY: the captures are a waker, and only the future, which is the caller, writes them
-        // before its handle goes. Whoever takes the waker out copies its bytes. A taken one is only
-        // compared by its address.
+        // before its handle goes. A thread that takes the waker out copies its bytes. A taken one
+        // is only compared by its address.
         let is_the_same = || self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker));
         // SAFETY: the caller says so.
         self.snapshot().is_pending() && (is_the_same() || unsafe { self.change(waker) })
@@ -93,7 +93,7 @@ impl Handle {
             return false;
         }
         // SAFETY: a waker is there, and the caller is its future, which has begun to change it.
-        // Whoever ends the wait now leaves it to the future.
+        // A thread that ends the wait now leaves the waker to the future.
         let before = self.captures.with_mut(|place| unsafe { ptr::replace(place.cast::<Waker>(), waker) });
         let is_pending = self.state.end_change();
         // SAFETY: the wait has ended during the change, so the waker was left to the future.

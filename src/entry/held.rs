@@ -1,5 +1,5 @@
-//! Ownership of an entry, as values that each step takes over: first what they are, then the steps
-//! before a timeout is due, and then those of who has the task.
+//! Ownership of an entry, as values that each step takes over: first the values, then the steps
+//! before a timeout is due, and then the steps of the thread that has the task.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use crate::time::Subtick;
 #[repr(transparent)]
 pub(crate) struct Held<S>(NonNull<Entry>, PhantomData<S>);
 
-/// What holds for a [`Held`] entry.
+/// The states of a [`Held`] entry, as marker types.
 pub(crate) mod is {
     pub(crate) enum Owned {}
     pub(crate) enum Sole {}
@@ -249,8 +249,8 @@ impl Running {
 
 impl Emptied {
     /// Puts the task back, and makes the timeout pending again, for `next`, unless a reset has set
-    /// another deadline. Returns the entry to be pushed, or what is to be cleared away if the
-    /// timeout was cancelled.
+    /// another deadline. Returns the entry to be pushed, or, if the timeout was cancelled, the
+    /// entry to be cleared away.
     pub(crate) fn rearm(self, task: Task, next: Subtick) -> Result<Marked, Won> {
         self.put_task(task);
         if self.state.rearm(next) { Ok(self.becomes()) } else { Err(self.becomes()) }

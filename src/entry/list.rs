@@ -1,7 +1,7 @@
 //! Lists of entries, which allocate nothing: a [`Chain`] through their own links, and a [`Part`],
-//! from which other threads may take. What they hold are values that say whose the entry is: see
-//! [`Token`]. A list or a queue keeps such a value as an address, and makes the value again when it
-//! gives it out.
+//! from which other threads may take. They hold values that say whose an entry is: see [`Token`]. A
+//! list or a queue keeps such a value as an address, and makes the value again when it gives it
+//! out.
 
 use std::marker::PhantomData;
 use std::mem::transmute_copy;
@@ -13,8 +13,8 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering, prefetch};
 /// A value that is the address of an entry, with a promise of whose the entry is.
 ///
 /// # Safety
-/// The type is a transparent one around the address. What it owns of an entry includes the link of
-/// the lists that it is put into, if any.
+/// The type is a transparent one around the address. A value that is put into a list owns the
+/// entry's link of that list.
 pub(crate) unsafe trait Token: Sized {
     /// Returns the address. The value keeps what it owns.
     #[inline]
@@ -182,7 +182,7 @@ impl<const N: usize> Part<N> {
             let Some(entry) = from.pop() else { break };
             place.store(entry.into_raw().as_ptr(), Ordering::Relaxed);
         }
-        // Release: pairs with the Acquire of whoever takes one, for the places.
+        // Release: pairs with the Acquire of the thread that takes one, for the places.
         self.cursor.store(first, Ordering::Release);
     }
 

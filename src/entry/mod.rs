@@ -168,10 +168,10 @@ impl Entry {
     /// the entry out of PENDING.
     #[inline]
     unsafe fn copy_task(&self) -> TaskPlace {
-        // Other threads only read the body meanwhile. Whoever puts a task back into it, or arms the
-        // entry anew, has the engine's ownership, or a tombstone, which a marked one does not
-        // become, and which is not revived meanwhile if its worker is claiming. If the timeout runs
-        // once, its handle keeps others from both, too.
+        // Other threads only read the body meanwhile. A thread that puts a task back into it, or
+        // arms the entry anew, has the engine's ownership, or a tombstone. A marked entry becomes
+        // no tombstone, and a tombstone in a slot is not revived while its worker is claiming. If
+        // the timeout runs once, its handle keeps others from both, too.
         // Both parts are of the task in the entry, and one of the two copies is used.
         // SAFETY: the caller's entry was armed, so there is a table.
         let vtable = unsafe { self.table_and_home.table().unwrap_unchecked() };

@@ -1,8 +1,8 @@
-//! What a transition of the [state word](super::State) found, and so what its caller has to do.
+//! The outcomes of the [state word](super::State)'s transitions. Each tells the caller what to do.
 
 use crate::time::Subtick;
 
-/// What a caller has to do after a cancel.
+/// The outcome of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancel {
     /// The timeout was no longer pending: nothing was changed.
@@ -18,7 +18,7 @@ pub(crate) enum Cancel {
     WonRunning,
 }
 
-/// What a caller has to do after a reset.
+/// The outcome of a reset, and so the caller's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reset {
     /// The timeout was no longer pending: nothing was changed.
@@ -32,7 +32,7 @@ pub(crate) enum Reset {
     EarlierQueued,
 }
 
-/// What kind of timeout an entry holds.
+/// The kind of timeout that an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A closure that runs once.
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Waker,
 }
 
-/// What the worker found when an entry's slot came up, or a runner when it came to the entry.
+/// The outcome when the worker sees an entry's slot come up, or a runner comes to the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expire {
     /// The caller won, with this deadline. The task is the caller's to run, or, of a timeout that
@@ -65,7 +65,7 @@ pub(crate) enum Expire {
     Cancelled,
 }
 
-/// What the worker finds in an entry that it has popped off a side queue.
+/// The state of an entry that the worker has popped off a side queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Popped {
     /// It is pending, and in a slot: it goes to the slot of its deadline of now.
@@ -79,7 +79,7 @@ pub(crate) enum Popped {
     Last,
 }
 
-/// What a handle finds when it is dropped.
+/// The outcome when a handle is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleGone {
     /// The engine still owns the entry and will give it back.
@@ -91,7 +91,7 @@ pub(crate) enum HandleGone {
     Orphan,
 }
 
-/// What the engine finds when it gives an entry up.
+/// The outcome when the engine gives an entry up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineGone {
     /// The handle, or the producer whose tombstone it is, still owns the entry.

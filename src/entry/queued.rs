@@ -75,7 +75,7 @@ impl FromQueue {
     }
 }
 
-/// What the worker has popped off a side queue: [`Popped`] with what is the worker's then.
+/// An entry that the worker has popped off a side queue: [`Popped`] with the worker's ownership.
 pub(crate) enum OutOfQueue {
     /// It goes to the slot of its deadline of now.
     Moved(Linked),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::time::{Moment, Subtick, Timeline, saturating_ns};
 
-/// What a fixed-rate timeout does when a run ends so late that the next one was already due.
+/// The behaviour of a fixed-rate timeout when a run ends so late that the next one was already due.
 ///
 /// The k-th run is due k periods after the first deadline, however long runs take, so the schedule
 /// does not drift. This option decides what happens if a run took five periods, or if the machine

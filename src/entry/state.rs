@@ -29,8 +29,8 @@
 //!   word alone: the thread that runs the batch looks at it. If the deadline is a later one by
 //!   then, that thread pushes the entry to the inbox again. BATCHED stays set then, so that a
 //!   cancelled entry does not become a tombstone: it may not have been pushed yet. Entries of which
-//!   the engine is the only owner are handed over unmarked. What a shutdown has withdrawn is marked
-//!   too.
+//!   the engine is the only owner are handed over unmarked. An entry that a shutdown has withdrawn
+//!   is marked too.
 //! * **WAKER**: the task is the waker of a sleeping future. The bit never changes while the entry
 //!   is in use.
 //! * **SERIES**: the timeout is periodic. Its entry does not end with EXPIRED: that phase means
@@ -99,12 +99,12 @@ const fn phase_of(word: u64) -> u64 {
     word & PHASE
 }
 
-/// Returns the word of what has ended in this phase and keeps its entry, to be handed in or woken:
-/// what a shutdown withdraws or expires whatever its deadline, and a future whose sleep is over.
+/// Returns the word of a timeout that has ended in this phase and keeps its entry, to be handed in
+/// or woken. A shutdown has withdrawn or expired it early, or its future's sleep is over.
 #[inline]
 const fn ended_in(word: u64, phase: u64) -> u64 {
     let ended = (word & !(PHASE | LINKED)) | phase | BATCHED;
-    // What a future is changing is left to it.
+    // If a future is changing its waker, the engine leaves the entry to it.
     if is_changing(word) { ended & !ENGINE } else { ended }
 }
 
@@ -113,12 +113,12 @@ const fn is_engines_alone(word: u64) -> bool {
     word & (HANDLE | QUEUED) == 0
 }
 
-/// Whoever cancels it, or resets it to an earlier deadline, has to queue it.
+/// A caller that cancels it, or resets it to an earlier deadline, has to queue it.
 const fn is_to_be_queued(word: u64) -> bool {
     word & (LINKED | QUEUED) == LINKED
 }
 
-/// What an entry is armed with, besides the engine's ownership.
+/// The flags that an entry is armed with, besides the engine's ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArmFlags(u64);
 

@@ -1,4 +1,4 @@
-//! What a timeout runs: up to [`INLINE_BYTES`] bytes of captures, and what can be done with them.
+//! The task of a timeout: up to [`INLINE_BYTES`] bytes of captures, and the operations on them.
 //!
 //! A [`Work`] is what can be scheduled. A closure is inline up to that size, and boxed beyond. A
 //! periodic closure is always boxed. A waker is always inline.
@@ -14,7 +14,7 @@ const INLINE_WORDS: usize = 4;
 /// Captures up to this size need no heap allocation.
 pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<usize>();
 
-/// What a task has captured, as plain words.
+/// The captures of a task, as plain words.
 pub(crate) type Captures = [MaybeUninit<usize>; INLINE_WORDS];
 
 /// None yet.
@@ -148,7 +148,7 @@ impl Drop for TaskInPlace<'_> {
 pub(crate) unsafe trait Work: Sized {
     const FLAGS: ArmFlags;
 
-    /// What can be done with its captures.
+    /// The operations on its captures.
     const TABLE: TaskVTable;
 
     /// Makes captures of the work, here. They go straight into the entry, because each copy of
@@ -210,7 +210,7 @@ unsafe impl Work for Waker {
     }
 }
 
-/// What captures are. The last run takes them by value.
+/// The type that captures hold. The last run takes it by value.
 trait Captured {
     fn run_last(self);
 }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::entry::{Chain, Entry, Token};
 
-    // What a push has found: whether the worker was asleep, and whether the inbox is deep.
+    // The outcomes of a push: whether the worker was asleep, and whether the inbox is deep.
     const AWAKE: Option<[bool; 2]> = Some([false, false]);
     const SLEEPS: Option<[bool; 2]> = Some([true, false]);
     const SLEEPS_AND_IS_DEEP: Option<[bool; 2]> = Some([true, true]);

@@ -3,8 +3,8 @@
 
 use std::num::NonZeroU16;
 use std::ptr;
-// Not through `sync`: no protocol depends on it. Whoever reads a place was told of the number by a
-// protocol that the models check.
+// Not through `sync`: no protocol depends on it. A thread that reads a place was told of the number
+// by a protocol that the models check.
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::Remote;
@@ -16,7 +16,7 @@ const PLACES: usize = 1 << u16::BITS;
 /// The remote of each number. The pages of those that are not in use take no memory.
 static REMOTES: [AtomicPtr<Remote>; PLACES] = [const { AtomicPtr::new(ptr::null_mut()) }; PLACES];
 
-/// What holds the place of a number whose remote has not been made yet.
+/// Holds the place of a number whose remote has not been made yet.
 const TAKEN: *mut Remote = ptr::dangling_mut();
 
 /// A number that nobody else has. Its drop gives the number back.
@@ -43,7 +43,7 @@ impl Number {
 
     /// Makes this the number of a remote, which has it.
     pub(super) fn set(&self, remote: &Remote) {
-        // Relaxed: whatever tells another thread of the number publishes this, too.
+        // Relaxed: the step that tells another thread of the number publishes this, too.
         place(self.0).store(ptr::from_ref(remote).cast_mut(), Ordering::Relaxed);
     }
 }

@@ -59,7 +59,7 @@ fn deeper_by(tags: usize, len: usize) -> usize {
     }
 }
 
-/// What a push has made of the tags.
+/// The tags of a queue's head after a push.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pushed(usize);
 
@@ -85,7 +85,7 @@ impl Pushed {
     }
 }
 
-/// A queue out of which such values come.
+/// A queue whose entries come out as values of type `T`.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     pub(super) head: AtomicPtr<Entry>,
@@ -99,8 +99,8 @@ impl<T: Stacked> Queue<T> {
     }
 
     /// Pushes `len` entries, linked to each other from the first on. `put_below` links the last one
-    /// to what is below. One exchange pushes all of them, or none if the queue is closed. What is
-    /// pushed is such a value, or as good as one once it is in.
+    /// to what is below. One exchange pushes all of them, or none if the queue is closed. Each
+    /// entry pushed is such a value, or as good as one once it is in.
     ///
     /// The release half of the exchange publishes the entries to the worker's swap in
     /// [`take`](Self::take). Each push is a read-modify-write, so it continues the release
@@ -231,9 +231,9 @@ impl<T: Stacked> Taken<T> {
     /// Takes one entry off.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
-        // SAFETY: the entries were taken out of a queue of such values, or pushed as such. (What
-        // was pushed to a side queue, `Queued`, is one once it is in.) They are this value's, which
-        // gives each out once.
+        // SAFETY: the entries were taken out of a queue of such values, or pushed as such. (A
+        // `Queued` that was pushed to a side queue is one once it is in.) They are this value's,
+        // which gives each out once.
         let entry = unsafe { T::from_raw(NonNull::new(self.first)?) };
         self.first = entry.below();
         crate::sync::prefetch(self.first);

@@ -20,7 +20,7 @@ use crate::time::{Subtick, Timeline};
 /// started. All shards of an engine share it.
 pub(crate) type Waker = Arc<dyn Fn(&Remote) -> bool + Send + Sync>;
 
-/// What the worker is told to do.
+/// A command that ends the worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Command {
     /// Accept nothing more, and go on until nothing is pending or this time has come. Then close
@@ -167,7 +167,8 @@ impl Remote {
     /// Returns this remote for the entries that are armed for it.
     #[inline]
     pub(crate) fn as_home(&self) -> Home<'_> {
-        // SAFETY: this is a remote of an engine, which has its place, as whoever made it has said.
+        // SAFETY: this is a remote of an engine, and has its place, as the caller of `new` has
+        // promised.
         unsafe { Home::new(self.number.get()) }
     }
 
@@ -177,8 +178,8 @@ impl Remote {
         EngineAddress(self.engine.load(Ordering::Relaxed))
     }
 
-    /// Returns what the worker's half of the shard takes from the queues with. Panics if it was
-    /// made before: two would take from the same queues.
+    /// Returns the value with which the worker's half of the shard takes from the queues. Panics if
+    /// it was made before: two would take from the same queues.
     pub(crate) fn begin_core(&self) -> Takes {
         assert!(self.has_core.set(()).is_ok(), "shard {} has its worker's half", self.index);
         Takes(ptr::from_ref(self).addr())
@@ -333,9 +334,9 @@ impl Remote {
     }
 
     /// Returns whether a sleeping worker sleeps past the deadline. It may sleep to a later part of
-    /// the same tick, because a tick's timeouts run together. But what is due now does not wait for
-    /// others, nor does anything by a user's clock. That needs a look at the clock only in such a
-    /// tick.
+    /// the same tick, because a tick's timeouts run together. But a timeout that is due now does
+    /// not wait for others, nor does any by a user's clock. That needs a look at the clock only in
+    /// such a tick.
     ///
     /// Call this only after a look at the inbox has seen ASLEEP: only then is `wake_at` at least as
     /// new as that sleep. The look must be a read-modify-write, except in
@@ -418,7 +419,8 @@ impl Remote {
         (1..STOP_AND_FIRE).contains(&word).then(|| Subtick::new(word - 1))
     }
 
-    /// Returns whether what has not begun is not to run any more: a shutdown, or nobody, wants it.
+    /// Returns whether timeouts that have not begun are not to run any more: a shutdown, or nobody,
+    /// wants them.
     pub(crate) fn wants_back(&self) -> bool {
         // One comparison, as this is asked for each timeout that expires.
         self.commanded() >= STOP_AND_RETURN

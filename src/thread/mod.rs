@@ -19,15 +19,15 @@ use crate::entry::{Handle, Sole, Tomb};
 use crate::shard::{EngineAddress, Remote};
 use crate::sync::{OnceLock, get_or_set};
 
-/// One thread's part of one engine. What only that thread may touch is behind a [`Bound`], which
-/// [`Local`] opens. Any thread may read the rest, and count in it.
+/// One thread's part of one engine. The fields that only that thread may touch are behind a
+/// [`Bound`], which [`Local`] opens. Any thread may read the rest, and count in it.
 ///
 /// In this field order a schedule writes one cache line: the tombstones, the free entries and the
 /// first of the counts.
 #[repr(C)]
 pub(crate) struct ThreadState {
     own: Bound<Own>,
-    /// What the thread did on its home shard.
+    /// The thread's counts for its home shard.
     home_counts: Counts,
     /// The remote of the home shard, on which this thread schedules; null before it has scheduled
     /// anything.
@@ -36,8 +36,8 @@ pub(crate) struct ThreadState {
     engine: EngineAddress,
     /// The home shard's index plus one, for other threads; 0 if there is no home yet.
     known_home: Counter,
-    /// What the thread did on each other shard. A pool's threads need it, and threads that schedule
-    /// on a shard of their choice. Padded, because two threads' may lie side by side.
+    /// The thread's counts for each other shard. A pool's threads need them, and threads that
+    /// schedule on a shard of their choice. Padded, because two threads' may lie side by side.
     other_shards: OnceLock<Box<[CachePadded<Counts>]>>,
     /// The batch of this engine that the thread is running.
     pub(crate) running: Running,

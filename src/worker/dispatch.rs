@@ -1,4 +1,4 @@
-//! What a worker hands to the executor, the hooks that it calls, and what it tells them.
+//! The batches that a worker hands out, the hooks that it calls, and the [`Turn`] that it reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +23,12 @@ pub(crate) struct Dispatch {
     #[cfg(feature = "tokio")]
     runtime: Option<Runtime>,
     pub(super) hooks: WorkerHooks,
-    /// The looks whether a batch gets on. `None` if all that was handed over has ended, or none can
-    /// hold up another.
+    /// When to look whether a batch makes progress. `None` if all batches handed over have ended,
+    /// or none can hold up another.
     looks: Option<Looks>,
 }
 
-/// A worker's looks whether a task holds up others of its batch.
+/// When a worker looks whether a task holds up others of its batch.
 struct Looks {
     /// By [`real_time`].
     last: Duration,
@@ -97,7 +97,7 @@ impl Dispatch {
         // Run as a task: if the executor shut its own engine down, it would wait for this very
         // thread. If the executor panics, unwinding drops the batch, which runs it.
         run_as(engine, || panics::catch(|| self.executor.execute(expired)));
-        // What waits for a thread may wait for tasks that do not end.
+        // A batch that waits for a thread may wait for tasks that do not end.
         if self.looks.is_none() && self.executor.pool.as_ref().is_some_and(ThreadPool::is_full) {
             self.looks = Some(Looks { last: real_time(), since: Looks::RARE });
         }

@@ -31,7 +31,7 @@ pub(crate) struct WorkerPlan {
     pub(crate) cores: Vec<Option<usize>>,
 }
 
-/// What a worker has to itself.
+/// The state of a worker that no other thread touches.
 struct Worker {
     shard: Core,
     dispatch: Dispatch,
@@ -350,7 +350,7 @@ fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core, at_most: O
     };
     if wake_up.is_some_and(|at| at <= now_ns) {
         if shard.waits_for_memory() {
-            // Awake, as what waits is looked at again.
+            // Awake, as the worker looks again at the entries that wait.
             park_for(Some(MEMORY_LOOK));
         }
         std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! What a turn does, and what it leaves over.
+//! The work that a turn does, and the work that it leaves over.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

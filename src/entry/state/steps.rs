@@ -56,7 +56,7 @@ impl State {
 
     /// Ends what [`begin_end`](Self::begin_end) has begun: the timeout reads as expired.
     pub(crate) fn end_series(&self) {
-        // Release: who reads the end finds the place.
+        // Release: a thread that reads the end finds the place.
         self.0.fetch_and(!(SERIES | LAST), Ordering::AcqRel);
     }
 }

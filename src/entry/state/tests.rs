@@ -47,7 +47,7 @@ impl Seen {
         self.phase == 2 && self.series && !self.waker
     }
 
-    /// Whoever cancels it, or resets it to an earlier deadline, has to queue it.
+    /// A caller that cancels it, or resets it to an earlier deadline, has to queue it.
     fn is_to_be_queued(self) -> bool {
         self.linked && !self.queued
     }
@@ -57,7 +57,7 @@ impl Seen {
         self.waker && self.series
     }
 
-    /// What a shutdown withdraws, or expires early, and a future whose sleep is over.
+    /// The word after a shutdown's withdrawal or early expiry, or the end of a future's sleep.
     fn ended(self, phase: u64) -> Self {
         Self { phase, linked: false, batched: true, engine: self.engine && !self.is_changing(), ..self }
     }
