@@ -1,4 +1,4 @@
-//! What each operation costs its caller: `cargo bench`. `perf` compares the engine with other
+//! The cost of each operation for its caller: `cargo bench`. `perf` compares the engine with other
 //! timers.
 
 use std::hint::black_box;
@@ -48,7 +48,7 @@ fn reset(c: &mut Criterion) {
             assert!(pick().reset_at(deadline));
         });
     });
-    // What an event loop does after a look at its sockets. The figures are per timeout.
+    // An event loop does this after a look at its sockets. The figures are per timeout.
     let mut group = c.benchmark_group("a batch of 64 of 100,000");
     group.throughput(criterion::Throughput::Elements(64));
     let mut ready = move || -> [&Timeout; 64] { std::array::from_fn(|_| pick()) };

@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(50);
 struct BootClock(Arc<Inner>);
 
 struct Inner {
-    /// What the clock shows at boot time `begun`.
+    /// The clock's time at boot time `begun`.
     start: Instant,
     begun: Duration,
     listeners: Mutex<Vec<Weak<dyn ClockListener>>>,

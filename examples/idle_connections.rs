@@ -44,7 +44,7 @@ struct Server {
     connections: HashMap<Token, Connection>,
     next: usize,
     expired: Receiver<Token>,
-    /// What a timeout does when it fires.
+    /// Each timeout calls this when it fires.
     on_expiry: Arc<dyn Fn(Token) + Send + Sync>,
     /// Fires when the server is to accept again. It exists while clients wait and descriptors have
     /// run out.

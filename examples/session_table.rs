@@ -75,7 +75,7 @@ impl Sessions {
         self.lock().by_key.get(key).is_some_and(|session| session.idle.reset(IDLE))
     }
 
-    /// What a timeout does.
+    /// A timeout calls this when it fires.
     fn expire(&self, key: Key, number: u64) {
         let mut table = self.lock();
         if table.by_key.get(key).is_some_and(|session| session.number == number) {
@@ -112,7 +112,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(sessions.lock().expired, [2], "only bob's");
     println!("a callback that came too late has left alice's new session alone");
 
-    // What is left is cancelled with the table.
+    // The drop of the table cancels the timeouts that are left.
     let timer = sessions.timer.clone();
     drop(sessions);
     assert_eq!(timer.shutdown()?.len(), 0);

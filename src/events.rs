@@ -8,14 +8,14 @@
 //!
 //! A subscriber runs like a user's hook, and its panics are dropped. It may schedule, cancel and
 //! reset. It must not shut an engine down, and must not call `Timer::global` when it receives the
-//! event about too many engines. What a thread schedules in teardown, from the destructor of a
-//! thread-local, is reported under a lock.
+//! event about too many engines. If a thread schedules in teardown, from the destructor of a
+//! thread-local, the engine sends its event under a lock.
 
 #![cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "nothing is sent"))]
 
 use std::any::Any;
 use std::fmt::Display;
-// Not through `sync`: what is sent depends on these, and no protocol does.
+// Not through `sync`: only events depend on these, and no protocol does.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const MS: u64 = 1_000_000;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a task panicked with.
+/// The payload of a task's panic.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// The panic of a task, if it panicked.

@@ -171,8 +171,8 @@ pub(crate) fn get_or_set<V>(place: &OnceLock<V>, make: impl FnOnce() -> V) -> &V
     })
 }
 
-/// What two sequentially consistent accesses one after the other are more than acquire and release.
-/// Loom knows that of fences alone, so in a model one stands between them.
+/// A fence between two sequentially consistent accesses, in models only. Loom treats such accesses
+/// as acquire and release, and fences alone as sequentially consistent.
 #[inline(always)]
 pub(crate) fn fence_of_models() {
     #[cfg(loom)]

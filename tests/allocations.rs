@@ -1,4 +1,4 @@
-//! What a timeout allocates on the heap: nothing, once an engine has as many entries as it needs. A
+//! The heap allocations of a timeout: none, once an engine has as many entries as it needs. A
 //! counting allocator measures the whole process, so this binary has one test, which does one thing
 //! after the other.
 

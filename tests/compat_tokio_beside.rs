@@ -20,7 +20,7 @@ const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const CASES: u64 = 200;
 
-/// What a program tells.
+/// The events that a program notes.
 #[derive(Clone)]
 struct Tale(Arc<Mutex<String>>, Instant);
 

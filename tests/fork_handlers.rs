@@ -1,6 +1,6 @@
-//! What another library's fork handler finds in a child, if it was registered between the first
-//! engine and its first timeout. The test is alone in its process, as the first registered handler
-//! stays the first.
+//! The answers that another library's fork handler gets in a child, if it was registered between
+//! the first engine and its first timeout. The test is alone in its process, as the first
+//! registered handler stays the first.
 
 #![cfg(target_os = "linux")]
 

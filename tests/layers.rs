@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// From the bottom to the top. What a layer has in it does not depend on anything else in it.
+/// From the bottom to the top. A package does not depend on another of its layer.
 const LAYERS: &[&[&str]] = &[
     &["tourbillon-wheel"],
     &["tourbillon"],

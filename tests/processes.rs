@@ -1,5 +1,5 @@
-//! What a process as a whole was given, and what several processes on one host do. Each test runs
-//! itself again, in processes of their own.
+//! A process as a whole, with its cores, signals and files, and several processes on one host. Each
+//! test runs itself again, in processes of their own.
 
 #![cfg(target_os = "linux")]
 

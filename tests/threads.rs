@@ -1,5 +1,5 @@
-//! Many threads on the real clock. Whatever the scheduler does, no timeout is early, lost, or fired
-//! twice, and the counters reconcile.
+//! Many threads on the real clock. No timeout is early, lost, or fired twice, whatever the
+//! scheduler does, and the counters reconcile.
 
 mod common;
 

@@ -59,7 +59,7 @@ async fn serve(listener: TcpListener, timer: Timer) {
             // HTTP/1 and HTTP/2, with WebSockets and the like.
             let server = auto::Builder::new(TokioExecutor::new());
             if let Err(error) = server.serve_connection_with_upgrades(io, service).await {
-                // What hyper says is `connection error`. Its source says which limit it was.
+                // hyper's error reads `connection error`. Its source says which limit it was.
                 println!("{peer}: {}", error.source().map_or_else(|| error.to_string(), ToString::to_string));
             }
         });

@@ -1,4 +1,4 @@
-//! What an operator reads in the log: a task that panics, and a task that holds a worker up.
+//! The log that an operator reads: a task that panics, and a task that holds a worker up.
 //!
 //! ```toml
 //! [dependencies]

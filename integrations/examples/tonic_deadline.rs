@@ -26,9 +26,9 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tourbillon::tower::TimeoutLayer;
 use tourbillon::{Elapsed, Timer};
 
-/// What the server gives each call.
+/// The server's limit for each call.
 const SERVERS: Duration = Duration::from_millis(400);
-/// What the client gives a call that it is in a hurry for.
+/// The client's limit for a call that it is in a hurry for.
 const CLIENTS: Duration = Duration::from_millis(100);
 
 /// A service that takes its time for `slow`.

@@ -1,4 +1,4 @@
-//! What the engine publishes through the `metrics` facade, as a recorder sees it.
+//! The values that the engine publishes through the `metrics` facade, as a recorder sees them.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -16,7 +16,7 @@ use tourbillon::{Inline, Refusal, Stats, Timer};
 
 use common::{Drops, HOUR, MS, driven_by, eventually, settle};
 
-/// What a recorder holds: by name and labels, in the order of their names.
+/// The values in a recorder: by name and labels, in the order of their names.
 struct Seen(BTreeMap<String, (Option<Unit>, Option<SharedString>, DebugValue)>);
 
 impl Seen {

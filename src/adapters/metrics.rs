@@ -92,10 +92,10 @@ use ::metrics::{Counter, Gauge, IntoLabels, Label, Unit, counter, describe_count
 use self::lateness::{Histogram, Quantiles, and};
 use crate::timer::{Health, ScheduleError, ShardHealth, ShardStats, Stats, Timeout, Timer, WeakTimer};
 
-/// What the values of the whole engine are read from.
+/// The source of the values of the whole engine.
 type OfEngine = (Stats, Health);
 
-/// What the values of one shard are read from.
+/// The source of the values of one shard.
 type OfShard = (ShardStats, ShardHealth);
 
 /// Reads a value.

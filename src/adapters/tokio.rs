@@ -53,8 +53,8 @@ use crate::timer::{ScheduleError, Timeout, Timer};
 /// nothing. Handing a batch over costs one allocation, and does not block.
 impl Executor for Handle {
     fn execute(&self, expired: Expired) {
-        // If the runtime has shut down, `spawn` drops the batch, which runs it here. What the batch
-        // spawns must still find the runtime.
+        // If the runtime has shut down, `spawn` drops the batch, which runs it here. A task of the
+        // batch that spawns must still find the runtime.
         let _context = self.enter();
         drop(self.spawn(async move { expired.run() }));
     }

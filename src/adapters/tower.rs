@@ -77,15 +77,15 @@ use late::Late;
 /// The same error type as tower's.
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What becomes of a request that takes too long: it ends with an [`Elapsed`](crate::Elapsed) in a
-/// box. The other choices are a [`StatusCode`], and [`AsResponse`].
+/// The outcome of a request that takes too long: an error, which is an [`Elapsed`](crate::Elapsed)
+/// in a box. The other choices are a [`StatusCode`], and [`AsResponse`].
 ///
 /// [`StatusCode`]: https://docs.rs/http/1/http/status/struct.StatusCode.html
 #[derive(Clone, Copy, Debug)]
 pub struct AsError;
 
-/// What becomes of a request that takes too long: it is answered with what a closure returns. Made
-/// by [`TimeoutLayer::with_response`].
+/// The outcome of a request that takes too long: the response that a closure returns. Made by
+/// [`TimeoutLayer::with_response`].
 #[derive(Clone, Copy)]
 pub struct AsResponse<F>(F);
 

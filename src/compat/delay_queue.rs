@@ -1,8 +1,8 @@
 //! `tokio_util::time::delay_queue` on this engine. (Feature `tokio`.)
 //!
 //! Names, arguments and behaviour are tokio-util's, so one import is the whole move:
-//! `use tourbillon::compat::delay_queue::DelayQueue;` in place of `use
-//! tokio_util::time::DelayQueue;`. What differs is said at [`DelayQueue`].
+//! `use tourbillon::compat::delay_queue::DelayQueue;` in place of
+//! `use tokio_util::time::DelayQueue;`. [`DelayQueue`] lists the differences.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use super::tokio::{Duration, Instant, Sleep, after, sleep_until};
 
-/// What a call that needs an item panics with.
+/// The panic message of a call that needs an item.
 const NO_ITEM: &str = "the queue has no item of this key: it has expired, or was removed, or is another queue's";
 
 /// Values that come back when their deadlines have come, like `tokio_util::time::DelayQueue`.

@@ -34,7 +34,7 @@ impl Counter {
 /// The whole of which [`Counters::cancelled_share`] is a part.
 pub(crate) const WHOLE: usize = 256;
 
-/// What one thread has done on one shard.
+/// The counts of one thread on one shard.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Counts {
@@ -65,7 +65,7 @@ impl Counts {
     }
 }
 
-/// What a shard's worker has done. The worker is the only writer. In this order a turn writes one
+/// The counts of a shard's worker, which is their only writer. In this order a turn writes one
 /// cache line if it only fires, and two if it also takes in.
 #[derive(Debug, Default)]
 #[repr(C)]

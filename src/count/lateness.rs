@@ -133,7 +133,7 @@ fn highest_in(bucket: usize) -> u64 {
 /// * the time that the system takes to wake a thread;
 /// * the turn of the worker, and the tasks that run before this one.
 ///
-/// What is recorded differs from that as follows:
+/// A recorded value differs from that as follows:
 ///
 /// * *The deadline's rounding is left out.* A deadline is rounded up to a part of a tick, and a
 ///   delay counts from a clock that may be some 20 µs ahead. So a value may lack as much, and a

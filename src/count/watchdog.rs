@@ -1,5 +1,5 @@
-//! What shows that something stands still: which batch a thread is running and since when, why a
-//! shard is not turned, and how long a worker has not moved while threads wait for it.
+//! Signs that something stands still: which batch a thread is running and since when, why a shard
+//! is not turned, and how long a worker has not moved while threads wait for it.
 
 // Not through `sync`: these are observations, which no protocol depends on and which would only
 // slow models down.
@@ -59,8 +59,8 @@ impl Running {
 /// A worker that has not moved for as long, while threads waited for it, is stuck.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// What the threads that wait for one worker have seen. Threads that write at the same time may
-/// lose what one of them saw: it is an estimate.
+/// The observations of the threads that wait for one worker. Threads that write at the same time
+/// may lose one of them: it is an estimate.
 #[derive(Debug)]
 pub(crate) struct Stall {
     /// The worker's progress when a thread looked last.
@@ -77,8 +77,9 @@ impl Stall {
         Self { progress: Shown::new(u64::MAX), since: Shown::new(0), looked: Shown::new(0) }
     }
 
-    /// Notes how far the worker is, and returns whether it is stuck. That nobody has looked for as
-    /// long proves nothing: the worker may have had nothing to do. So then the time begins anew.
+    /// Notes how far the worker is, and returns whether it is stuck. If nobody has looked for as
+    /// long, that proves nothing: the worker may have had nothing to do. So the time then begins
+    /// anew.
     pub(crate) fn is_stuck(&self, progress: u64, now_ns: u64) -> bool {
         let has_passed = |since: &Shown| Duration::from_nanos(now_ns.saturating_sub(since.get())) >= STUCK;
         if self.progress.get() != progress || has_passed(&self.looked) {

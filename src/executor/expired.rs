@@ -1,6 +1,6 @@
-//! A batch of expired timeouts, as an executor gets it. While a thread of a pool runs it, it lies
-//! open, so that another thread can take what waits in it. Who looks for that is the pool's
-//! business.
+//! A batch of expired timeouts, as an executor gets it. While a thread of a pool runs it, it is
+//! open, so that another thread can take the timeouts that wait in it. The pool decides which
+//! thread looks for them.
 
 use std::fmt;
 
@@ -119,7 +119,7 @@ pub(crate) fn run_here(batch: Batch) {
 /// the lock, and then one timeout after the other out of that, without it.
 #[derive(Debug)]
 pub(super) struct OpenBatch {
-    /// What the owner takes next. Others take from it only under the lock.
+    /// The timeouts that the owner takes next. Others take from it only under the lock.
     part: Part<PART>,
     inner: Mutex<Inner>,
     /// How many batches the owner has begun.
@@ -128,7 +128,7 @@ pub(super) struct OpenBatch {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What is behind the part. `None` if the owner runs no batch.
+    /// The timeouts behind the part. `None` if the owner runs no batch.
     rest: Option<Batch>,
     /// How many parts the owner has taken, of this batch and of those before.
     parts: usize,
@@ -136,7 +136,7 @@ struct Inner {
     seen: usize,
 }
 
-/// What only the owner does. There is one for an open batch, from which others may take under its
+/// The owner's side of an open batch, which has one owner. Others may take from the batch under its
 /// lock.
 pub(super) struct Owner(pub(super) Arc<OpenBatch>);
 

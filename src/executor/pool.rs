@@ -70,7 +70,7 @@ struct Shared {
     generation: u64,
 }
 
-/// What a look at a pool's threads has found.
+/// The outcome of a look at a pool's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     /// Something waited behind another task, and a thread was called.
@@ -98,7 +98,7 @@ impl ThreadPool {
     pub(crate) fn find_help(&self) -> Help {
         let shared = &self.owners.0;
         let crew = lock(&shared.crew);
-        // A thread that was called may not have laid open yet what it does not begin.
+        // A thread that was called may not have opened its batch yet.
         let is_busy = crew.idle.saturating_sub(crew.called) < crew.open.len();
         let steps = shared.look(&crew);
         let can_help = steps.is_some() && shared.has_free_thread(&crew);

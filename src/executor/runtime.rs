@@ -28,10 +28,10 @@ pub(crate) struct Runtime {
     since: Option<Duration>,
 }
 
-/// What the worker and the runtime's task share.
+/// The state that the worker and the runtime's task share.
 #[derive(Default)]
 struct Waiting {
-    /// What the task has not begun.
+    /// The batch that the task has not begun.
     batch: Option<Batch>,
     /// Whether there is a task. A runtime that does not run gets no more of them.
     has_task: bool,
@@ -90,7 +90,7 @@ impl Runtime {
     }
 }
 
-/// What the runtime runs, or drops.
+/// The runtime's task. It wakes the futures when the runtime runs it or drops it.
 struct Task(Arc<Mutex<Waiting>>);
 
 impl Drop for Task {

@@ -2,8 +2,8 @@
 //! memory that threads share. `--cfg count_accesses` selects it, for `perf/costs`.
 //!
 //! Counted are atomics, protocol cells, numbers for show, locks, and crossbeam's queue, whose
-//! internals this file knows only by their number. What a thread keeps for itself, references of
-//! `Arc`, and the time stamp counter's rate are not.
+//! internals this file knows only by their number. Memory that a thread keeps for itself,
+//! references of `Arc`, and the time stamp counter's rate are not counted.
 
 pub(crate) use std::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::{Arc, Condvar, MutexGuard, OnceLock};
@@ -15,7 +15,7 @@ use accesses::{Kind, tell};
 
 pub(crate) use super::blocking::*;
 
-/// What one thread does to shared memory.
+/// The accesses of one thread to shared memory.
 pub mod accesses {
     use std::cell::RefCell;
     use std::panic::Location;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom)))]
 use nix::libc;
 
-/// What the number of a process is a multiple of. It leaves room below, see
+/// The number of a process is a multiple of this. That leaves room below, see
 /// [`PerThread`](crate::arena::PerThread).
 const STEP: u64 = 1 << 40;
 

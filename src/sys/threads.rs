@@ -1,4 +1,4 @@
-//! What the engine's threads ask of the system, besides their cores.
+//! Scheduling hints and signal masks of the engine's threads.
 //!
 //! A worker asks for scheduling hints, by which it runs soon after it is woken. They exist on Linux
 //! only.
@@ -124,7 +124,7 @@ mod unix {
     use nix::sys::signal::Signal::{self, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
     use nix::sys::signal::{SigSet, SigmaskHow};
 
-    /// What a thread raises by a fault of its own, or is to be profiled by.
+    /// The signals that a thread raises by a fault of its own, and the signal of profilers.
     const ITS_OWN: [Signal; 8] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP];
 
     /// While this value lives, the calling thread takes no other signals. A new thread inherits

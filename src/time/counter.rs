@@ -39,7 +39,7 @@ const REVIEW_NS: u64 = 1_000_000_000;
 /// (some µs). If they differ by more, the thread was interrupted in between.
 const UNDISTURBED: u64 = 20_000;
 
-/// What this module needs of the machine. Tests use a simulated one.
+/// The machine, as this module needs it. Tests use a simulated one.
 pub(super) trait Machine {
     fn counter(&self) -> u64;
     /// The monotonic clock, in nanoseconds.
@@ -112,7 +112,7 @@ fn is_behind(rate: Rate, earlier: Look, counted: u64, clock_ns: u64) -> bool {
     earlier.ns != 0 && earlier.ns.saturating_add(passed_ns) < clock_ns
 }
 
-/// What all threads share about the counter.
+/// The state of the counter that all threads share.
 #[derive(Debug)]
 pub(super) struct Counter {
     /// In counts; 0 while the counter is not trusted.

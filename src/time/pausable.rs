@@ -11,9 +11,9 @@ use super::manual::ManualClock;
 /// A clock that can be stopped for a while: by [`pause`](Self::pause), until
 /// [`resume`](Self::resume). Clones are one clock, and several engines may be on it.
 ///
-/// In a pause time stands still, so nothing becomes due. All that is pending is delayed by the
-/// pause, and so is what is scheduled in it. A task whose delay is zero, or whose deadline has
-/// passed, runs at once, also in a pause. What was due before the pause may still run.
+/// In a pause time stands still, so nothing becomes due. The pause delays all timeouts that are
+/// pending or are scheduled in it. A task whose delay is zero, or whose deadline has passed, runs
+/// at once, also in a pause. A task that was due before the pause may still run.
 ///
 /// Each reading takes a lock that is shared by readers. An engine without such a clock pays
 /// nothing.

@@ -39,7 +39,7 @@ impl Subtick {
 pub(crate) struct Moment {
     /// Nanoseconds since the engine's start.
     pub(crate) ns: u64,
-    /// What the time was rounded up to.
+    /// The same time, rounded up.
     pub(crate) deadline: Subtick,
 }
 
@@ -180,7 +180,7 @@ impl Scale {
     }
 }
 
-/// What the upper bound clock adds to a reading of the monotonic clock.
+/// The upper bound clock adds this to a reading of the monotonic clock.
 pub(super) const MARGIN_NS: u64 = 1_000;
 
 /// Returns a duration in nanoseconds, [`MOST_NS`] at most.

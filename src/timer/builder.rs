@@ -259,8 +259,8 @@ impl Builder {
         Self { clock: Some(CustomClock::new(clock)), ..self }
     }
 
-    /// What the threads are called: `name-0` and so on for the workers, `name-pool-0` and so on for
-    /// the threads of the default pool. Linux shows the first 15 bytes. Default: `tourbillon`.
+    /// The threads' names: `name-0` and so on for the workers, `name-pool-0` and so on for the
+    /// threads of the default pool. Linux shows the first 15 bytes. Default: `tourbillon`.
     pub fn thread_name(self, name: &str) -> Self {
         // A thread name with a NUL would panic when the thread is started.
         Self { thread_name: name.replace('\0', ""), ..self }

@@ -106,11 +106,11 @@ impl Driver {
     /// Runs all due timeouts on the calling thread, and returns how many fired, futures included.
     ///
     /// The builder's [`transfer_limit`](crate::Builder::transfer_limit) and
-    /// [`expiry_limit`](crate::Builder::expiry_limit) bound a turn. What a limit leaves over waits
-    /// for the next turn, and [`next_wakeup`](Self::next_wakeup) then returns a time that has come.
-    /// A timeout that a task schedules with no delay also waits for the next turn. A periodic
-    /// timeout that makes up for [missed](crate::MissedTicks::Burst) runs does so in the same turn,
-    /// until `expiry_limit` timeouts have fired.
+    /// [`expiry_limit`](crate::Builder::expiry_limit) bound a turn. Timeouts that a limit leaves
+    /// over wait for the next turn, and [`next_wakeup`](Self::next_wakeup) then returns a time that
+    /// has come. A timeout that a task schedules with no delay also waits for the next turn. A
+    /// periodic timeout that makes up for [missed](crate::MissedTicks::Burst) runs does so in the
+    /// same turn, until `expiry_limit` timeouts have fired.
     ///
     /// The call blocks while the tasks run. It takes a lock, and may allocate. It catches a panic
     /// of a task, as a pool does. It does not use the builder's executor.

@@ -33,7 +33,7 @@ pub(super) struct Engine {
     state: AtomicU8,
     /// The timeouts that a shutdown could not hand back because there was no memory for the answer.
     unfired: Mutex<Option<UnfiredList>>,
-    /// What the workers hand their batches to, until a shutdown.
+    /// The workers hand their batches to this, until a shutdown.
     executor: Mutex<Option<Chosen>>,
 }
 
@@ -60,7 +60,7 @@ impl Engine {
             Shutdown::Cancel => Command::StopAndReturn,
             Shutdown::FireNow => Command::StopAndFire,
             Shutdown::Drain(most) => {
-                // To the end of a tick: what is due in it runs together.
+                // To the end of a tick: the timeouts that are due in it run together.
                 let timeline = self.shared.timeline();
                 Command::Drain(timeline.scale().end_of_tick(timeline.deadline_after(most)))
             }
@@ -303,7 +303,7 @@ impl Follower for Engine {
         if self.shared.is_forked() {
             return 0;
         }
-        // What has begun, and what has ended: between the two a task may schedule.
+        // Tasks that have begun, and tasks that have ended: in between a task may schedule.
         let fired = self.shared.remotes().iter().map(|remote| remote.counters.fired.get()).sum::<u64>();
         fired + self.shared.sum(None, |counts| counts.runs.get() + counts.completed.get())
     }

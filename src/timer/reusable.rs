@@ -101,9 +101,9 @@ impl Timer {
 ///
 /// A lock of its own keeps its operations in one order, so each costs two read-modify-writes more
 /// than that of a [`Timeout`]. Nobody holds the lock while the task runs, or while an arming waits
-/// for a worker that is behind. An arming holds it while it schedules. What the engine calls then,
-/// a `tracing` subscriber or the callback of [`Driver::on_earlier`](crate::Driver::on_earlier),
-/// must not use the same `Reusable`.
+/// for a worker that is behind. An arming holds it while it schedules. Code that the engine calls
+/// then, a `tracing` subscriber or the callback of
+/// [`Driver::on_earlier`](crate::Driver::on_earlier), must not use the same `Reusable`.
 ///
 /// If the task panics, the panic is counted and reported like that of every task, and the timeout
 /// may be armed again.
@@ -128,7 +128,7 @@ pub struct Reusable {
     runs: Arc<Runs>,
 }
 
-/// What the handle shares with the timeout that is scheduled for it.
+/// The state that the handle shares with the timeout that is scheduled for it.
 struct Runs(Mutex<State>);
 
 struct State {

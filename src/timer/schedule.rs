@@ -185,9 +185,9 @@ impl<'a> Shard<'a> {
     ) -> Result<NonNull<Entry>, ScheduleError<W>> {
         let shared = self.shared;
         let remote = self.remote(mine);
-        // Look before anything is taken or armed: what is refused allocates nothing, and is not
-        // pending for a moment. A tombstone is not pushed. So it would be revived while a drain
-        // goes through the entries that it has taken out of the inbox.
+        // Look before anything is taken or armed: a timeout that is refused allocates nothing, and
+        // is not pending for a moment. A tombstone is not pushed. So it would be revived while a
+        // drain goes through the entries that it has taken out of the inbox.
         if remote.is_closed() || !shared.take_places(1) {
             return Err(self.refuse(mine, 1, Refusal::Full, work));
         }

@@ -64,9 +64,9 @@ pub enum Shutdown {
     /// The time bounds the drain, and not the call, which also waits for tasks that run already.
     ///
     /// The time is by the engine's clock. A clock that is moved by hand has to be moved meanwhile,
-    /// and one that was stopped has to go on, by another thread. What is due by then still runs.
-    /// The timeouts that are left then are cancelled and handed back. So is a timeout that waited
-    /// for a thread when a reset put it off.
+    /// and one that was stopped has to go on, by another thread. Timeouts that are due by then
+    /// still run. The timeouts that are left then are cancelled and handed back. So is a timeout
+    /// that waited for a thread when a reset put it off.
     ///
     /// Periodic timeouts do not go on, as is the default of the JDK's
     /// `ScheduledThreadPoolExecutor`: no run of theirs begins any more, and they are handed back. A

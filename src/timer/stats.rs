@@ -227,8 +227,8 @@ impl Stats {
 impl ShardStats {
     fn of(shared: &Shared, remote: &Remote) -> Self {
         let counters = &remote.counters;
-        // Read the counters of ends before those of begins, as in `Shared::pending`. What has
-        // completed has fired before.
+        // Read the counters of ends before those of begins, as in `Shared::pending`. A task that
+        // has completed has fired before.
         let sum = |count: fn(&Counts) -> u64| shared.sum(Some(remote.index()), count);
         let completed = sum(|counts| counts.completed.get());
         let once = counters.fired.get() + sum(|counts| counts.fired.get());

@@ -289,7 +289,7 @@ impl Timeout {
         };
         match self.handle.reset(deadline, push) {
             Reset::TooLate => return false,
-            // What was queued has woken a worker that sleeps past it.
+            // The push of a queued entry has woken a worker that sleeps past it.
             Reset::Later | Reset::EarlierQueued => {}
             Reset::Earlier => self.remote().ring_if_it_sleeps_past(deadline, shared.timeline()),
         }

@@ -1,4 +1,4 @@
-//! What callers and tasks have counted, against what an engine counts itself.
+//! The counts of callers and tasks, against an engine's own.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -101,7 +101,7 @@ impl AddAssign for Counts {
 /// A count here, beside the count that it must be equal to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// What was counted.
+    /// The name of the count.
     pub what: &'static str,
     /// This program's count, or the whole.
     pub here: u64,

@@ -40,7 +40,7 @@ pub fn scoped<R>(scope: Scope, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What the program counted, to be compared with the engine's `stats`.
+/// The program's counts, to be compared with the engine's `stats`.
 #[derive(Debug, Default)]
 struct Counters {
     accepted: AtomicU64,
@@ -152,7 +152,8 @@ impl Ledger {
         nanos(self.clock_now().saturating_duration_since(self.epoch))
     }
 
-    /// What a deadline so long after now may not come before. To be called before the engine is.
+    /// Returns the time before which a deadline so long after now may not come. To be called before
+    /// the engine is.
     pub fn floor_in(&self, delay: Duration) -> u64 {
         self.now().saturating_add(nanos(delay))
     }
@@ -162,7 +163,7 @@ impl Ledger {
         nanos(at.saturating_duration_since(self.epoch)).max(self.now())
     }
 
-    /// What the engine's clock says.
+    /// Returns the time of the engine's clock.
     pub fn clock_now(&self) -> Instant {
         (self.now)()
     }

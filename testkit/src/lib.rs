@@ -1,8 +1,8 @@
-//! What the tests, the fuzzers and `perf` share: to account for timeouts, and to start a test again
-//! in a process of its own.
+//! The tools that the tests, the fuzzers and `perf` share: to account for timeouts, and to start a
+//! test again in a process of its own.
 //!
 //! - [`again`]: the command for that, on this platform and through an emulator.
-//! - [`counters`]: what callers and tasks have counted, against an engine's own counters. The
+//! - [`counters`]: the counts of callers and tasks, against an engine's own counters. The
 //!   integration tests, the oracle, the soak and the main job of `perf` use it.
 //! - [`record`]: the rule for one timeout: which event may follow which, never early, and once.
 //!   `tests/threads.rs` and the slots of the main job keep a [`Fate`](record::Fate), in an atomic

@@ -1,5 +1,5 @@
-//! What the integration tests share: patience, random numbers, witnesses, and what Linux says about
-//! a process.
+//! The helpers that the integration tests share: patience, random numbers, witnesses, and what
+//! Linux says about a process.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 

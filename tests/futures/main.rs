@@ -1,4 +1,4 @@
-//! What the futures promise, through the public API, with wakers that count, on manual clocks.
+//! The promises of the futures, through the public API, with wakers that count, on manual clocks.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,6 +1,6 @@
-//! The whole engine, on a manual clock, against a model (`testkit::oracle`). Whatever a random
-//! program of schedules, resets, cancels, drops and clock jumps does, over months of simulated
-//! time, the two must agree after every step.
+//! The whole engine, on a manual clock, against a model (`testkit::oracle`). A random program of
+//! schedules, resets, cancels, drops and clock jumps runs over months of simulated time, and the
+//! two must agree after every step.
 
 #[path = "../common/mod.rs"]
 mod common;

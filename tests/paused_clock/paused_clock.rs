@@ -16,7 +16,7 @@ use tourbillon::compat::tokio::{self as time, Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What panics have said, and in which line of this file.
+/// The messages of panics, and in which line of this file they were.
 static PANICS: Mutex<Vec<(ThreadId, u32, String)>> = Mutex::new(Vec::new());
 
 fn runtime(is_paused: bool) -> Runtime {

@@ -1,4 +1,4 @@
-//! What users of other timers asked for, complained about, and what broke for them. Here are the
+//! The wishes and complaints of users of other timers, and the faults that they met. Here are the
 //! tests for those lines that no other file holds; the table says for each line where its test is,
 //! or why there is none.
 //!

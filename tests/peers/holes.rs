@@ -31,7 +31,7 @@ fn a_refused_timeout_is_not_counted_as_pending_neither_when_full_nor_after_a_shu
     }
 }
 
-/// Netty, hole b: what was pushed after the worker had drained its queue was neither run nor
+/// Netty, hole b: a task that was pushed after the worker had drained its queue was neither run nor
 /// returned.
 #[test]
 fn the_last_timeout_before_a_shutdown_and_the_first_after_it_are_not_lost() {
@@ -141,7 +141,7 @@ fn a_storm_of_cancels_a_fat_slot_and_a_full_inbox_each_take_a_bounded_part_of_a_
     assert_eq!((timer.pending(), timer.stats().shards[0].linked), (MANY, MANY as u64));
 }
 
-/// Netty, hole f: what an executor rejected was lost, with a warning.
+/// Netty, hole f: a task that an executor rejected was lost, with a warning.
 #[test]
 fn a_batch_that_an_executor_refuses_runs_all_the_same_and_is_counted() {
     let panics = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! What a drain does with periodic timeouts.
+//! The drain of an engine that has periodic timeouts.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Deadlines are finer than ticks, on the real clock. What a manual clock shows is in `time`.
+//! Deadlines are finer than ticks, on the real clock. `time` has the tests on a manual clock.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What the engine calls besides tasks: `on_worker_start` before a worker's first turn, `on_turn`
-//! after each turn that has done something, `on_panic` after each panic.
+//! The hooks that the engine calls: `on_worker_start` before a worker's first turn, `on_turn` after
+//! each turn that has done something, `on_panic` after each panic.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};

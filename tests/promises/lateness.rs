@@ -1,4 +1,4 @@
-//! What lateness is, to the nanosecond, and the lateness of an interval.
+//! The definition of lateness, to the nanosecond, and the lateness of an interval.
 
 use std::time::{Duration, Instant};
 

@@ -94,7 +94,7 @@ fn cancelled_timeouts_leave_the_others_in_their_order() {
             if random.below(3) == 0 {
                 let at = random.below(held.len());
                 assert!(held[at].1.cancel());
-                // What is still held can't be taken over.
+                // An entry that is still held can't be taken over.
                 kept.push(held.remove(at));
             }
         }

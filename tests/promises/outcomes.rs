@@ -1,4 +1,4 @@
-//! What cancel and reset return, what is true afterwards, and that every timeout has exactly one
+//! The answers of cancel and reset, the state afterwards, and that every timeout has exactly one
 //! outcome.
 
 use std::sync::{Arc, Mutex};

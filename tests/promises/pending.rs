@@ -29,7 +29,7 @@ fn it_counts_those_whose_handles_are_pending_and_those_without_a_handle_that_hav
                 7 if round % 100 == 0 => _ = rig.timer.shrink(),
                 _ => rig.advance(random.duration(2 * MS)),
             }
-            // What is due at once may end between the two looks.
+            // A timeout that is due at once may end between the two looks.
             eventually("the two agree", || {
                 let known = handles.iter().filter(|timeout| timeout.is_pending()).count();
                 rig.timer.pending() == known + detached - ran.get()

@@ -1,5 +1,5 @@
-//! A clock of the user's that jumps, and tells its listeners: what has become due fires at once,
-//! and the rest in its time. (A clock that goes on while the machine is suspended is one.)
+//! A clock of the user's that jumps, and tells its listeners: timeouts that have become due fire at
+//! once, and the rest in their time. (A clock that goes on while the machine is suspended is one.)
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,7 +11,7 @@ use tourbillon::{Builder, Clock, ClockListener, Inline, PausableClock, ThreadPoo
 
 use crate::common::{HOUR, MS, PATIENCE, eventually};
 
-/// The real time, and what it has jumped by.
+/// The real time, and the sum of its jumps.
 #[derive(Clone, Default)]
 struct Jumps {
     ahead_ns: Arc<AtomicU64>,

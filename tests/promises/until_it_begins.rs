@@ -183,7 +183,7 @@ fn nothing_is_lost_if_a_driver_goes_while_a_shutdown_waits_for_its_turn() {
     }
 }
 
-/// What a callback may capture: its drop waits for what another thread does after a shutdown.
+/// A value that a callback captures. Its drop waits until another thread sends, after a shutdown.
 struct WaitsFor(Receiver<()>);
 
 impl Drop for WaitsFor {

@@ -48,7 +48,7 @@ fn a_call_that_waits_wakes_a_worker_that_sleeps() {
     // So that the worker sleeps until then, and no reset below wakes it.
     timer.schedule_detached(HOUR / 6, || ()).expect("accepted");
     drop(schedule_linked(&timer, 40_000));
-    // Nearly all memory is used: what is left is for the timeouts that wait in the inbox.
+    // Nearly all memory is used: the rest is for the timeouts that wait in the inbox.
     let room = timer.stats().capacity - 40_001;
     let mut timeouts = schedule_linked(&timer, room - 7_000 - 200);
     thread::sleep(100 * MS);

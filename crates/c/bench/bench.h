@@ -1,4 +1,4 @@
-/* What the systems of this benchmark have in common. */
+/* The interface that the systems of this benchmark have in common. */
 #ifndef BENCH_H
 #define BENCH_H
 

@@ -1,5 +1,5 @@
 /*
- * What the programs that measure timers of C have in common, and the library that is defined, if
+ * The code that the programs which measure timers of C share, and the library that is defined, if
  * one is: LIBEVENT, LIBEV or LIBUV. To be included before all others. perf/c includes it, too.
  */
 #ifndef LIBRARIES_H
@@ -44,8 +44,8 @@ static inline uint32_t random_below(uint64_t *state, size_t below) {
 }
 
 /*
- * What the loops know of a library: `struct owner`, a loop with its `timers` and how many have
- * `fired`, and these functions, which the compiler can inline. DELAY_MS is defined before.
+ * The interface of a library to the loops: `struct owner`, a loop with its `timers` and how many
+ * have `fired`, and these functions, which the compiler can inline. DELAY_MS is defined before.
  *
  *   make(owner, have_one_delay)          makes the loop, and not the timers
  *   unmake(owner, timers)                ends it; there are so many timers, and none is pending

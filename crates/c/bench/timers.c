@@ -4,9 +4,9 @@
  *   timers [--rounds N] [--ms N]    N rounds (default 7), N ms for each figure (default 100)
  *
  * With 1 timeout pending, and with 100,000. The systems take turns, so that each meets the same
- * machine, and each begins anew in each round. A figure is the median of the rounds. What a library
- * does once a round of its loop is shared by 64 operations. The times are those of the thread that
- * calls; the worker of "tourbillon, threads" does its part on another core.
+ * machine, and each begins anew in each round. A figure is the median of the rounds. The work that
+ * a library does once a round of its loop is shared by 64 operations. The times are those of the
+ * thread that calls; the worker of "tourbillon, threads" does its part on another core.
  */
 #include "bench.h"
 #include <math.h>

@@ -26,7 +26,7 @@
 // A delay, a deadline or a wait that never ends.
 #define TOURBILLON_NEVER 18446744073709551615ull
 
-// What a call answers. `tourbillon_error_message` has a text for each.
+// The answer of a call. `tourbillon_error_message` has a text for each.
 typedef enum tourbillon_status {
   // The call did what it says.
   TOURBILLON_STATUS_OK = 0,
@@ -100,7 +100,7 @@ typedef struct tourbillon_options {
   // How long a call may wait for a worker that has fallen behind. Default: 20 ms. The flag
   // `TOURBILLON_NO_WAIT` makes it none.
   uint64_t max_wait_ns;
-  // What the threads are called. Linux shows 15 bytes. Default (null): "tourbillon".
+  // The threads' name. Linux shows 15 bytes. Default (null): "tourbillon".
   const char *thread_name;
   // Where a call that refuses an option writes what is wrong with it, ended by a zero byte. May
   // be null.

@@ -45,7 +45,7 @@ pub struct Options {
     /// How long a call may wait for a worker that has fallen behind. Default: 20 ms. The flag
     /// `TOURBILLON_NO_WAIT` makes it none.
     pub max_wait_ns: u64,
-    /// What the threads are called. Linux shows 15 bytes. Default (null): "tourbillon".
+    /// The threads' name. Linux shows 15 bytes. Default (null): "tourbillon".
     pub thread_name: *const c_char,
     /// Where a call that refuses an option writes what is wrong with it, ended by a zero byte. May
     /// be null.
@@ -75,8 +75,8 @@ impl Options {
         if size < size_of::<usize>() {
             return Err(Status::InvalidArgument);
         }
-        // SAFETY: there are `size` bytes to read, and all are plain numbers and pointers. What an
-        // older header does not know stays zero.
+        // SAFETY: there are `size` bytes to read, and all are plain numbers and pointers. A field
+        // that an older header does not know stays zero.
         unsafe {
             std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut read).cast(), size.min(size_of::<Self>()))
         };

@@ -1,10 +1,10 @@
-//! What a call answers, and what that means.
+//! The answers of calls, and their meaning.
 
 use std::ffi::{CStr, c_char, c_int};
 
 use tourbillon::{BuildError, Refusal, ShutdownError};
 
-/// What a call answers. `tourbillon_error_message` has a text for each.
+/// The answer of a call. `tourbillon_error_message` has a text for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub enum Status {

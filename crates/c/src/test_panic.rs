@@ -1,4 +1,4 @@
-//! What the tests need and no program does.
+//! A callback that the tests need and no program does.
 
 use std::ffi::c_void;
 

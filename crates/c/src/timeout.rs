@@ -1,4 +1,4 @@
-//! What C does with a handle.
+//! The calls of C on a handle.
 
 use crate::clock::{TOURBILLON_NEVER, delay, ns};
 use crate::entry::{borrow, enter, enter_or, give};

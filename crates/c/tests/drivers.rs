@@ -156,7 +156,7 @@ fn the_timer_and_the_driver_may_be_freed_in_any_order() {
     }
 }
 
-/// What a destructor answered that used its own driver.
+/// The data of a destructor that uses its own driver, and the answers that it got.
 struct UsesItsDriver {
     driver: *mut tourbillon_c::Driver,
     answers: Vec<Status>,

@@ -1,4 +1,5 @@
-//! What the parts of one limited connection share: its limits, and which requests are being served.
+//! The state that the parts of one limited connection share: its limits, and how many requests are
+//! being served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -41,7 +42,7 @@ const HTTP_1: u8 = 0;
 const HTTP_2: u8 = 1;
 const UPGRADED: u8 = 2;
 
-/// What [`Connection::requests`] grows by for each that begins or ends, above its lower bits.
+/// Each request that begins or ends adds this to [`Connection::requests`], above its lower bits.
 const CHANGE: u64 = 1 << 32;
 
 /// The requests of a connection at one moment.

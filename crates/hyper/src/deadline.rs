@@ -13,7 +13,7 @@ use tourbillon::Sleep;
 use crate::connection::{Connection, Requests};
 use crate::frames::may_serve;
 
-/// What the server waits for.
+/// The event that the server waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// The rest of a request's header. The time counts from its first byte, or from the start of
@@ -31,7 +31,7 @@ enum Wait {
 pub(super) struct Deadline {
     connection: Arc<Connection>,
     sleep: Sleep,
-    /// What the sleep stands for. `None` if the time is to count anew.
+    /// The wait that the sleep limits. `None` if the time is to count anew.
     armed: Option<Wait>,
     /// The requests as of the last look.
     seen: Requests,

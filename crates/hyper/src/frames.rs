@@ -13,8 +13,8 @@ const CONTINUATION: u8 = 9;
 /// is not if it is made of whole frames none of which is of a kind that does so. A client that only
 /// pings gets no other.
 ///
-/// What begins or ends amid a frame may be a part. It does so only if the stream did not take all
-/// of it at once.
+/// Bytes that begin or end amid a frame may be a part. They do so only if the stream did not take
+/// all of them at once.
 pub(super) fn may_serve(mut written: &[u8]) -> bool {
     while let [high, middle, low, kind, ..] = *written {
         let len = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);

@@ -27,10 +27,10 @@ impl LocalDriver {
 
     /// Runs all due timeouts, and returns how many fired, futures included.
     ///
-    /// A task may schedule, cancel and reset. What it schedules waits for the next turn, also
-    /// without a delay. [`expiry_limit`](crate::LocalBuilder::expiry_limit) bounds a turn. What is
-    /// left over then waits for the next one, and [`next_wakeup`](Self::next_wakeup) returns a time
-    /// that has come.
+    /// A task may schedule, cancel and reset. A timeout that it schedules waits for the next turn,
+    /// also without a delay. [`expiry_limit`](crate::LocalBuilder::expiry_limit) bounds a turn.
+    /// Timeouts that are left over then wait for the next one, and
+    /// [`next_wakeup`](Self::next_wakeup) returns a time that has come.
     ///
     /// The call catches a panic of a task, and counts it. It allocates only if more timeouts are
     /// due together than ever before, or if they move to slots that need memory. If nothing is due,

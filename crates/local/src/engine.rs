@@ -1,5 +1,5 @@
-//! What the handles and the driver of an engine share, and every step on it. No step holds the
-//! borrow of the core while it calls or drops what is the user's.
+//! The state that the handles and the driver of an engine share, and every step on it. No step
+//! holds the borrow of the core while it calls or drops what is the user's.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind};
@@ -61,8 +61,8 @@ impl Engine {
         core.wheel.len() + (core.due.len() - core.done) - core.cancelled
     }
 
-    /// Makes a timeout. Whoever asks that it is held [lets it go](Self::let_go) once. Without one,
-    /// the task comes back.
+    /// Makes a timeout. A caller that asks for it to be held [lets it go](Self::let_go) once. An
+    /// error hands the task back.
     #[inline]
     pub(crate) fn arm<F>(
         &self,
@@ -138,7 +138,7 @@ impl Engine {
             return false;
         }
         entry.deadline = deadline;
-        // What is due is looked at again before it runs.
+        // A turn looks at a due timeout again before it runs it.
         if is_earlier && state == State::Pending {
             let place = entry.place();
             wheel.reinsert(slab, place, key);
@@ -305,8 +305,8 @@ impl Core {
         entry.task.take()
     }
 
-    /// Takes out all that is due by `now`, within the limit. A task that runs then may schedule
-    /// what is due at once: that waits for the next turn.
+    /// Takes out all timeouts that are due by `now`, within the limit. A task that runs then may
+    /// schedule one that is due at once: that one waits for the next turn.
     fn take_due(&mut self, now: u64) {
         let Self { wheel, slab, due, expiry_limit, .. } = self;
         wheel.expire(slab, now, &mut expiry_limit.clone(), |slab, key| {

@@ -69,8 +69,8 @@ impl Entry {
         self.free_if_over(key, free);
     }
 
-    /// Frees it if it has ended and nobody holds it. Whoever takes its task does so before another
-    /// timeout fills it.
+    /// Frees it if it has ended and nobody holds it. A caller that takes its task does so before
+    /// another timeout fills it.
     #[inline]
     fn free_if_over(&mut self, key: Key, free: &mut Option<Key>) {
         if !self.is_held && matches!(self.state, State::Expired | State::Cancelled) {

@@ -1,4 +1,4 @@
-//! What runs when a timeout is due.
+//! The task that runs when a timeout is due.
 
 use std::fmt;
 use std::task::Waker;

@@ -21,8 +21,8 @@ pub(crate) struct Ticks {
     /// `None` for the system's.
     clock: Option<Box<dyn Clock>>,
     start: Instant,
-    /// What was asked for last, and how long after the start it is. A loop that reads the time once
-    /// a round, or that has a coarse clock, asks for the same over and over.
+    /// The instant that was asked for last, and how long after the start it is. A loop that reads
+    /// the time once a round, or that has a coarse clock, asks for the same over and over.
     last: Cell<(Instant, u64)>,
     tick_ns: u64,
     /// 2^(64 + `shift`) / `tick_ns`, rounded down, and one more: a product is several times faster

@@ -20,8 +20,8 @@ pub(crate) trait Alarm {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()>;
 }
 
-/// What the task and its guard share. Whoever ends the engine takes all of it: a runtime may never
-/// drop a task that waits, and then the task has nothing left to hold.
+/// The state that the task and its guard share. The one that ends the engine takes all of it: a
+/// runtime may never drop a task that waits, and then the task has nothing left to hold.
 pub(crate) struct Turning {
     /// Empty while it turns, and at the end.
     engine: RefCell<Option<Engine>>,

@@ -75,7 +75,7 @@ fn ways() -> impl Strategy<Value = Ways> {
     )
 }
 
-/// What the tasks and the program share.
+/// The state that the tasks and the program share.
 #[derive(Default)]
 struct World {
     handles: RefCell<Vec<Option<LocalTimeout>>>,
@@ -167,7 +167,7 @@ fn run(program: &[Step], ways: Ways) {
             Step::Pass(delay) => {
                 clock.advance(Duration::from_nanos(delay));
                 *world.now.borrow_mut() += delay;
-                // What a task puts off to now waits for the next turn.
+                // A timeout that a task puts off to now waits for the next turn.
                 while driver.next_wakeup().is_some_and(|at| at <= timer.now()) {
                     driver.turn();
                 }

@@ -1,4 +1,4 @@
-//! What a local engine promises inside each runtime.
+//! The promises of a local engine inside each runtime.
 
 #![cfg(all(feature = "compio", feature = "glommio", feature = "monoio", target_os = "linux"))]
 

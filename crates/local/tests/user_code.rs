@@ -1,4 +1,4 @@
-//! What a local engine promises about code of the user's that does what it should not.
+//! The promises of a local engine about user code that does what it should not.
 
 use std::cell::RefCell;
 use std::future::Future;

@@ -50,7 +50,7 @@ const LEVELS: u32 = 4;
 /// The longest that `/block/{ms}` blocks.
 const BLOCK: Duration = Duration::from_secs(20);
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct App {
     timer: Timer,
     requests: AtomicU64,

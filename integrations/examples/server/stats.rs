@@ -19,7 +19,7 @@ const STEP: usize = 5;
 /// A tick of 1 ms has so many parts: see `Builder::tick_duration`.
 const PARTS: usize = 16;
 
-/// What was counted up to a sample, and a second since the one before.
+/// The counts up to a sample, and their growth a second since the one before.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
@@ -28,17 +28,17 @@ struct Sample {
     late: Option<[f64; 3]>,
 }
 
-/// What the periodic job has seen.
+/// The observations of the periodic job.
 #[derive(Debug)]
 pub(super) struct History {
     samples: VecDeque<Sample>,
-    /// What was late since the engine's start, of the engine and then of each shard: at each fifth
+    /// The lateness since the engine's start, of the engine and then of each shard: at each fifth
     /// sample of the last minute, the oldest first.
     earlier: VecDeque<Vec<Lateness>>,
     pushes: usize,
-    /// What was late in the last minute, in the same order.
+    /// The lateness of the last minute, in the same order.
     last_minute: Vec<Lateness>,
-    /// What was late up to the last sample, of the engine.
+    /// The engine's lateness up to the last sample.
     last: Lateness,
 }
 

@@ -1,4 +1,4 @@
-//! What a server does when `accept` fails. Neither a client that has gone nor a shortage that
+//! How a server handles an `accept` that fails. Neither a client that has gone nor a shortage that
 //! passes may end the server.
 //!
 //! `perf` uses this file, too.
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long a server waits for descriptors or memory before it tries again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
-/// What to do after an error of `accept`.
+/// The next step after an error of `accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The error concerns one connection, which is gone. Accept the next one.

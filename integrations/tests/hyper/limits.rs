@@ -33,7 +33,7 @@ where
     });
 }
 
-/// What limits have ended: headers, idle connections, requests.
+/// Returns how many headers, idle connections and requests the limits have ended.
 pub(super) fn ended(limits: &Limits) -> (u64, u64, u64) {
     let LimitStats { header, idle, request, .. } = limits.stats();
     (header, idle, request)

@@ -203,7 +203,7 @@ fn a_cancel_races_with_a_shutdown_that_fires() {
     });
 }
 
-/// What a thread writes before it shuts an engine down.
+/// A note that a thread writes before it shuts an engine down.
 struct Note(UnsafeCell<u8>);
 
 // SAFETY: the model's threads share the cell, and loom checks that no two accesses to it race.

@@ -1,6 +1,6 @@
 //! A cancel that gives the handle up in the same exchange: the drop of a guard or of a sleep, and
-//! `cancel_owned`. What remains is a tombstone, or, if the thread has enough of those, a cancelled
-//! entry. (In a model two are enough.)
+//! `cancel_owned`. It leaves a tombstone, or, if the thread has enough of those, a cancelled entry.
+//! (In a model two are enough.)
 
 use std::future::Future;
 use std::pin::Pin;
@@ -70,7 +70,8 @@ fn turn_meanwhile(
     driver
 }
 
-/// Invariant: what it leaves may be armed again at once, whatever the worker does to it meanwhile.
+/// Invariant: the entry that it leaves may be armed again at once, whatever the worker does to it
+/// meanwhile.
 /// Legal ends: revived where it was, or pushed anew; linked before the cancel.
 #[test]
 fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
@@ -87,9 +88,9 @@ fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
     });
 }
 
-/// Invariant: what it leaves in a slot may be armed again for a later deadline, and is collected
-/// for an earlier one, while the slot comes up. Legal ends: revived where it was; pushed anew, if
-/// the slot came up; another one was pushed; or the first has run.
+/// Invariant: an entry that it leaves in a slot may be armed again for a later deadline, and is
+/// collected for an earlier one, while the slot comes up. Legal ends: revived where it was; pushed
+/// anew, if the slot came up; another one was pushed; or the first has run.
 #[test]
 fn an_entry_that_was_given_up_in_its_slot_is_used_again_while_that_comes_up() {
     for (delay, is_moved) in [(1, false), (6, false), (6, true)] {

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::ptr;
 
 const CACHE_LINE: usize = 64;
-/// What a wheel allocates at a time: four blocks of cells.
+/// The bytes that a wheel allocates at a time: four blocks of cells.
 const CHUNK_OF_CELLS: usize = 4 * 128;
 /// Neither an index of loom's nor an address.
 const FREED: usize = 0xDEAD_DEAD_DEAD_DEAD;
@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for MemoryWatch {
             return;
         }
         words.fill(FREED);
-        // What a later free needs, disguised so that no other code can use it.
+        // A later free needs these words. No other code can use them: they are disguised.
         words[0] = KEPT.get().expose_provenance() ^ FREED;
         words[2] = layout.size() ^ FREED;
         words[3] = layout.align() ^ FREED;

@@ -154,8 +154,8 @@ fn two_kinds_of_waiters_are_told_of_the_end() {
     });
 }
 
-/// Invariant: what another thread takes over of a batch counts as in flight before its owner ends,
-/// and runs once.
+/// Invariant: the timeouts that another thread takes over from a batch count as in flight before
+/// its owner ends, and run once.
 /// Legal end: all have run when the wait is over, on one thread or on two.
 #[test]
 fn a_wait_includes_what_another_thread_has_taken_over() {
@@ -170,7 +170,7 @@ fn a_wait_includes_what_another_thread_has_taken_over() {
     });
 }
 
-/// Invariant: what waits behind a task that blocks is run by another thread, if somebody looks.
+/// Invariant: another thread runs the tasks that wait behind one that blocks, if somebody looks.
 /// Legal end: the first task has waited for the second one to run. (Otherwise it waits for ever.)
 #[test]
 fn a_task_may_wait_for_one_behind_it_in_its_batch() {

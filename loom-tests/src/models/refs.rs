@@ -95,8 +95,8 @@ fn the_memory_goes_after_the_last_owner() {
     });
 }
 
-/// Invariant: what is done with a reference happens before the release, also if the reference had
-/// gone when its count was closed.
+/// Invariant: all use of a reference happens before the release, also if the reference had gone
+/// when its count was closed.
 /// Legal ends: the thread that closes the counts releases; the reference does.
 #[test]
 fn the_release_sees_what_was_done_with_each_reference() {

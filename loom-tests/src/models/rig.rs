@@ -1,4 +1,4 @@
-//! What the models are built from: engines, most of them on a clock that the model moves.
+//! The parts that the models are built from: engines, most of them on a clock that the model moves.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -357,7 +357,7 @@ impl Armed {
     }
 }
 
-/// What happens to a worker's sleep that has an end.
+/// The fate of a worker's sleep that has an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
     /// It lasts until another thread wakes the worker.

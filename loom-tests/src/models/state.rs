@@ -127,7 +127,8 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
     });
 }
 
-/// Invariant: an entry is never in both side queues. What the worker pops says where it is.
+/// Invariant: an entry is never in both side queues. The entry that the worker pops says where it
+/// is.
 /// Legal ends: fired out of its slot, and the queue brings it afterwards; moved to its new
 /// deadline, and fired then; cancelled, and brought by one of the queues.
 #[test]
@@ -163,7 +164,7 @@ fn exactly_one_owner_lets_go_last() {
     check(None, |ledger| {
         let entry = linked(&ledger, 1);
         let again = ledger.clone();
-        // What the arena does to the memory of an entry that comes back.
+        // The arena does this to the memory of an entry that comes back.
         let reuse = move |entry: &Entry| {
             raw::set_next(&entry, ptr::null_mut());
             entry.set_in_use(false);
@@ -241,8 +242,8 @@ fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
     });
 }
 
-/// Invariant: a claim that succeeds gives the entry up in the same step, and what was copied before
-/// it is the task. The canceller and the handle, which may reuse the entry at once, disturb
+/// Invariant: a claim that succeeds gives the entry up in the same step, and the copy that was made
+/// before it is the task. The canceller and the handle, which may reuse the entry at once, disturb
 /// neither. Legal ends: it ran, and the handle gave the entry back; it was cancelled, and either
 /// did.
 #[test]
@@ -258,7 +259,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
         let handle = thread::spawn(move || {
             let cancel = cancel(&theirs);
             if cancel == Cancel::WonQueued {
-                // What the push to the cancelled queue writes. It finds the queue closed.
+                // The push to the cancelled queue writes this. It finds the queue closed.
                 raw::set_aside(&theirs, ptr::null_mut());
                 // SAFETY: the cancel has set QUEUED.
                 unsafe { Queued::new(NonNull::from(&*theirs)) }.refused();
@@ -306,8 +307,8 @@ fn claim(entry: &Entry, now: u64) -> (Expire, TaskPlace) {
 }
 
 /// Invariant: the worker writes to the word without an exchange once no other owner is left, and no
-/// sooner. It overwrites nothing that another owner has done. What that owner did to the entry
-/// before it let go is visible to the thread that uses the entry next.
+/// sooner. It overwrites nothing that another owner has done. The thread that uses the entry next
+/// sees all that this owner did to it before it let go.
 /// Legal ends: it was reset in time and fired at 2, or fired at 1; it was cancelled, if the model
 /// cancels; either is the last owner.
 #[test]

@@ -20,7 +20,7 @@ const BUCKET: &str = "tourbillon_lateness_histogram_seconds_bucket";
 const COUNT: &str = "tourbillon_lateness_histogram_seconds_count";
 const SUM: &str = "tourbillon_lateness_histogram_seconds_sum";
 
-/// What "the last minute" is, at least.
+/// The length of "the last minute", at least.
 const SPAN: Duration = Duration::from_secs(60);
 /// A snapshot is kept if the one before is at least as old.
 const STEP: Duration = Duration::from_secs(5);

@@ -73,7 +73,7 @@
 //! the runtime's clock. So the runtime needs `enable_time`, Tokio's own timers see the same time,
 //! and all that holds for Tokio's clock holds here: it waits for sockets that are ready and for
 //! `spawn_blocking`, and it stops for no other thread. It must not be moved by more than 285 years:
-//! what is made after that is never ready, or at once.
+//! a future that is made after that is never ready, or is ready at once.
 //!
 //! Without the feature these futures go by the real time: under a paused clock a sleep of ten
 //! seconds would take ten seconds, and a limit of five would not end a minute's sleep of
@@ -118,7 +118,7 @@ pub mod error {
     pub use super::futures::Elapsed;
 }
 
-/// What a future drops after what it was made of. Only the engine of a test has to know.
+/// A future drops this last. Only the engine of a test has to know that a future has gone.
 #[cfg(not(feature = "test-util"))]
 #[derive(Debug, Default)]
 struct Leaves {}
@@ -158,8 +158,8 @@ fn begin(timer: &Timer, duration: Duration) -> crate::Sleep {
     if duration.is_zero() { timer.sleep_until(Instant::now().into_std()) } else { timer.sleep(duration) }
 }
 
-/// Returns the time `duration` from now. What is too far to be counted is 30 years from now, as it
-/// is for Tokio.
+/// Returns the time `duration` from now. A time that is too far to be counted becomes 30 years from
+/// now, as with Tokio.
 pub(super) fn after(duration: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
     let now = Instant::now();

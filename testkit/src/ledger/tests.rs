@@ -6,7 +6,7 @@ use tourbillon::{ManualClock, Timer};
 
 use super::*;
 
-/// What a closure has: it tells the ledger when it is dropped.
+/// A value that a closure captures: it tells the ledger when it is dropped.
 struct Token {
     id: u64,
     ledger: Arc<Ledger>,

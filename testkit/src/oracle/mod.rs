@@ -30,7 +30,7 @@ pub struct Options {
     pub is_unlimited: bool,
 }
 
-/// What the driver said about its next turn.
+/// The driver's answer about its next turn.
 #[derive(Debug)]
 struct Told {
     /// The time before which it need not be turned; `None` if it never need be.

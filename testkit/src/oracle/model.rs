@@ -71,7 +71,7 @@ struct Running {
     moved: bool,
 }
 
-/// What runs the tasks.
+/// The runner of the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
     /// A turn, at this time.
@@ -97,7 +97,7 @@ pub(crate) struct Model {
     /// When each pending timeout is due. All times are in subticks, unless they are in ns.
     pub(crate) pending: BTreeMap<u64, u128>,
     pub(crate) cancelled: BTreeSet<u64>,
-    /// What the engine's counters should say, except how many are pending.
+    /// The expected values of the engine's counters, except how many are pending.
     pub(crate) counts: Counts,
     periodic: BTreeMap<u64, Periodic>,
     running: Option<Running>,

@@ -79,7 +79,7 @@ pub enum Via {
     Key(u8),
 }
 
-/// What a task does when it runs, besides recording that it does.
+/// The act of a task when it runs, besides recording that it does.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "their names say it, or they are explained")]
 pub enum Act {

@@ -1,5 +1,5 @@
-//! What tasks do, and how they record it. The engine catches a panic in a task. So tasks only write
-//! down what they see, and the model judges it when they are over.
+//! The acts of tasks, and how they record them. The engine catches a panic in a task. So tasks only
+//! write down what they see, and the model judges it when they are over.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tourbillon::{Clock, ManualClock, PausableClock, Refusal, ScheduleError, Time
 
 use super::step::Act;
 
-/// What a task saw, in the order in which it happened.
+/// An event that a task saw. The log has them in the order in which they happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Began { id: u64 },
@@ -66,7 +66,7 @@ impl Handle {
     }
 }
 
-/// What tasks share with each other and with the thread that runs the program.
+/// The state that tasks share with each other and with the thread that runs the program.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// The engine's clock, which can be stopped.

@@ -2,7 +2,7 @@
 
 use super::Fault;
 
-/// What has become of a timeout that runs once.
+/// The fate of a timeout that runs once.
 ///
 /// It is a plain value of two bits. A checker keeps it in an atomic word of its own, chooses the
 /// orderings itself, and asks here what the word that it found means.

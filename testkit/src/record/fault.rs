@@ -1,8 +1,8 @@
-//! What can be wrong with a timeout, and what was done with it before.
+//! The faults of a timeout, and the operations on it before.
 
 use std::fmt;
 
-/// What the engine did that it has promised not to do.
+/// A breach of the engine's promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is explained where it is displayed")]
 pub enum Fault {
@@ -21,7 +21,7 @@ pub enum Fault {
     Lost,
     /// The handle says something else than what it answered before.
     HandleDisagrees,
-    /// What a closure had captured has changed.
+    /// The values that a closure had captured have changed.
     Spoilt,
 }
 

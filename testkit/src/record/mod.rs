@@ -1,4 +1,4 @@
-//! What is known of one timeout, and what of it may happen next.
+//! The record of one timeout, and the events that may follow.
 //!
 //! Times are nanoseconds of the engine's time as the checker sees it. A call into the engine is
 //! announced before and settled afterwards, and never made with the record locked: so a run that
@@ -14,7 +14,7 @@ pub use fate::Fate;
 use fault::Event;
 pub use fault::{Fault, History};
 
-/// What was scheduled.
+/// The kind of a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A timeout that runs once, at its deadline.
@@ -102,11 +102,11 @@ pub struct Record {
     end: Option<End>,
     /// Handles, and calls that will make one.
     pub holders: u32,
-    /// What was done with it.
+    /// The operations on it.
     pub history: History,
 }
 
-/// What a closure's drop has to know of its engine.
+/// The stage of an engine, for the drop of a closure.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stage {
     /// The engine was dropped without a shutdown.

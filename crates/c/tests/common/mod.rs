@@ -1,4 +1,4 @@
-//! What the tests share: engines, and callbacks that count.
+//! The helpers that the tests share: engines, and callbacks that count.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 

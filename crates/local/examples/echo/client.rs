@@ -29,7 +29,7 @@ pub(crate) struct Load {
     pub(crate) time: Duration,
 }
 
-/// What was counted while it measured.
+/// The counts of one measurement.
 pub(crate) struct Counted {
     pub(crate) requests: u64,
     pub(crate) time: Duration,

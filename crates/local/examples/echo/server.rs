@@ -1,4 +1,4 @@
-//! What the servers share: the echo, and the record of how late timeouts were.
+//! The code that the servers share: the echo, and the record of how late timeouts were.
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;

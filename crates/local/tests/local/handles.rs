@@ -1,4 +1,4 @@
-//! What the handles, errors and futures of a local engine answer.
+//! The answers of the handles, errors and futures of a local engine.
 
 use super::*;
 

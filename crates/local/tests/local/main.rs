@@ -1,4 +1,4 @@
-//! What a local engine promises: the timers of one thread.
+//! The promises of a local engine: the timers of one thread.
 
 mod handles;
 

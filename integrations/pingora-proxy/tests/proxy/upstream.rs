@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::http;
 
-/// What is asked for with this path is never answered.
+/// A request for this path is never answered.
 pub(crate) const STALL: &str = "/stall";
 
 pub(crate) struct Upstream {
