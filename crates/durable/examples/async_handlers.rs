@@ -21,7 +21,7 @@ async fn run() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let timer = Timer::new()?;
     let timers = DurableTimer::open(directory.path().join("timeouts.db"))?
-        // 100 calls at a time, on two threads. Whoever calls a service that may hang gives up.
+        // 100 calls at a time, on two threads. A call to a service that may hang has a limit.
         .async_handler("ship", HandlerOptions::new().limit(100), on_tokio(), |due| async move {
             match timeout(Duration::from_secs(1), call_a_service_that_hangs(&due)).await {
                 Ok(()) => Outcome::Done,
@@ -61,7 +61,7 @@ async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What gives runs to the runtime of the caller.
+/// Returns a function that gives runs to the runtime of the caller.
 fn on_tokio() -> impl Fn(RunFuture) + Send + Sync + 'static {
     let tokio = Handle::current();
     move |run| drop(tokio.spawn(run))

@@ -47,7 +47,7 @@ struct Options {
     /// Write the figures to this file as JSON.
     #[arg(long)]
     json: Option<std::path::PathBuf>,
-    /// What to measure; by default all but `idle` and `own`.
+    /// The measurement; by default all but `idle` and `own`.
     #[command(subcommand)]
     what: Option<What>,
 }

@@ -190,7 +190,7 @@ impl Builder {
 
     /// Lets this process schedule timeouts with this `name`, whose handler other processes have.
     ///
-    /// Those find such a timeout within 250 ms. What is due sooner may be late by as much.
+    /// Those find such a timeout within 250 ms. One that is due sooner may be late by as much.
     #[must_use]
     pub fn elsewhere(mut self, name: &str) -> Self {
         self.check_name(name);

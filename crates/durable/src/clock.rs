@@ -84,8 +84,8 @@ pub(crate) fn whole_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Compares the two clocks. What moves one alone, a step of the wall clock or a suspend of the
-/// machine, is a jump.
+/// Compares the two clocks. A move of one alone is a jump: a step of the wall clock, or a suspend
+/// of the machine.
 #[derive(Debug)]
 pub(crate) struct Offset {
     wall: Micros,

@@ -65,7 +65,7 @@ pub(crate) struct Patience {
     limit: Duration,
     /// The process in which a writer answers.
     process: u32,
-    /// What the store has said last, while it fails.
+    /// The last error of the store, while it fails.
     trouble: Mutex<Option<String>>,
 }
 
@@ -186,7 +186,7 @@ impl<T> Commit<T> {
         }
     }
 
-    /// The time is over. What the store has not begun is withdrawn.
+    /// Gives up, as the time is over. A call that is not with the store is withdrawn.
     fn give_up(&self, limit: Duration) -> Result<T, CommitError> {
         match std::mem::replace(&mut *lock(&self.cell), State::Taken) {
             State::Answered(answer) => answer,
@@ -234,7 +234,7 @@ impl<T> fmt::Debug for Commit<T> {
     }
 }
 
-/// What the writer does with a call before it answers it.
+/// A call that the writer has not answered yet.
 pub(crate) trait Pending {
     /// Says that the store gets it now. Returns false if its caller has given up.
     fn begin(&self) -> bool;

@@ -1,4 +1,4 @@
-//! What a handler gets, and what it answers.
+//! The timeout that a handler gets, and the outcome that it returns.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -71,7 +71,7 @@ impl Due {
     }
 }
 
-/// What becomes of a timeout after its run.
+/// The outcome of a run, which the handler returns.
 ///
 /// A run that panics ends as with [`Retry`](Self::Retry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

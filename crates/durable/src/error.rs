@@ -1,4 +1,4 @@
-//! What can go wrong, and what would be right.
+//! The errors of an open, a start and a call, which say what would be right.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub enum OpenError {
     /// The crate was built without the store.
     #[error("{location} needs the feature `{feature}` of tourbillon-durable")]
     NoSuchStore {
-        /// What was to be opened.
+        /// The store that was to be opened.
         location: String,
         /// The feature that brings it.
         feature: &'static str,
@@ -48,9 +48,9 @@ pub enum OpenError {
     /// The store has refused.
     #[error("can't open {location}: {reason}")]
     Store {
-        /// What was to be opened, without a password.
+        /// The store that was to be opened, without a password.
         location: String,
-        /// What the store said.
+        /// The reason that the store gave.
         reason: String,
     },
 }
@@ -66,7 +66,7 @@ pub enum StartError {
         option: &'static str,
         /// The value.
         value: String,
-        /// What would be right.
+        /// The values that would be right.
         right: &'static str,
     },
     /// The system gave no thread.

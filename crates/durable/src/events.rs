@@ -1,4 +1,4 @@
-//! What an operator should know.
+//! The events that an operator should know of.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,7 +65,7 @@ pub enum Event<'a> {
     SetAside {
         /// The row: its key, or where it is.
         row: &'a str,
-        /// What the store has said.
+        /// The reason that the store gave.
         reason: &'a str,
     },
     /// The wall clock has jumped, or the machine was suspended.
@@ -75,12 +75,12 @@ pub enum Event<'a> {
     },
     /// The store can't carry out anything now. It is asked again and again.
     StoreFailed {
-        /// What it has said.
+        /// The reason that it gave.
         reason: &'a str,
     },
     /// The connection to the store is lost. It is made again.
     Disconnected {
-        /// What was said.
+        /// The error that showed the loss.
         reason: &'a str,
     },
     /// The store carries out calls again, after [`StoreFailed`](Self::StoreFailed) or

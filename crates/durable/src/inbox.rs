@@ -1,4 +1,4 @@
-//! What waits for the writer: calls, timeouts that have come up, and runs that have ended.
+//! The writer's inbox: calls, timeouts that have come up, and runs that have ended.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::due::{DeadLetter, Due, Outcome, Pending, Scheduled};
 use crate::error::{CommitError, Refused};
 use crate::store::{Answer, Op, Token};
 
-/// What a caller asks for.
+/// An operation that a caller asks for, and whom to answer.
 pub(crate) struct Command {
     pub(crate) op: Op,
     pub(crate) reply: Reply,
@@ -27,7 +27,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// What the writer does with it before it answers.
+    /// Returns the call as the writer sees it before it answers.
     pub(crate) fn pending(&self) -> &dyn commit::Pending {
         match self {
             Self::Scheduled(to) => to,
@@ -104,7 +104,7 @@ pub(crate) enum End {
     Dropped,
 }
 
-/// What the writer takes at once.
+/// The part of the inbox that the writer takes at once.
 #[derive(Default)]
 pub(crate) struct Incoming {
     pub(crate) commands: Vec<Command>,

@@ -45,22 +45,22 @@
 //!          inbox ◄───────────────────────────────────── ended: delete, or retry ◄──┘
 //! ```
 //!
-//! What is due beyond the window is on disk only. What is due inside it is in the wheel of one
-//! process, which owns its row. A schedule that is due inside the window is written as owned by the
-//! process that schedules it. So nothing has to be told to anybody. What others commit into the
-//! window, such as a [transaction of your own](transaction), is found by a look each 250 ms.
+//! A timeout that is due beyond the window is on disk only. One that is due inside it is in the
+//! wheel of one process, which owns its row. A process that schedules a timeout inside the window
+//! writes its row as owned by itself. So nobody has to be told. A look each 250 ms finds timeouts
+//! that others commit into the window, such as those of a [transaction of your own](transaction).
 //!
 //! # Guarantees
 //!
-//! 1. **What was answered is on disk.** [`Commit::wait`] returns after the fsync of its commit.
+//! 1. **An answered write is on disk.** [`Commit::wait`] returns after the fsync of its commit.
 //! 2. **Never early** by the wall clock of the process that runs it. If the clock jumps, a timeout
 //!    is late at worst.
 //! 3. **At least once, and once for each claim.** A (key, generation, attempt) is handed to at most
 //!    one handler. A second attempt is made after a retry, a panic, a crash, or the end of a lease.
-//!    What was claimed when its process died runs one at a time afterwards, until it is known which
-//!    run ends processes. The numbers hold as long as the store keeps what it has committed. After
-//!    a power loss SQLite may give the last claims once more with the same numbers, and so may
-//!    PostgreSQL after a failover to a replica that was behind.
+//!    Timeouts that were claimed when their process died run one at a time afterwards, until it is
+//!    known which run ends processes. The numbers hold as long as the store keeps what it has
+//!    committed. After a power loss SQLite may give the last claims once more with the same
+//!    numbers, and so may PostgreSQL after a failover to a replica that was behind.
 //! 4. **One owner.** A process that was silent for its lease loses its timeouts to the others. If
 //!    it comes back, the ends of its runs match no row.
 //! 5. **A true [`cancel`](DurableTimer::cancel) is final.** No claim of that timeout comes after

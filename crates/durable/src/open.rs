@@ -1,4 +1,4 @@
-//! What is opened: the path of a file, or the URL of a server.
+//! Opens a store by its location: the path of a file, or the URL of a server.
 
 use std::path::Path;
 #[cfg(feature = "postgres")]
@@ -151,7 +151,7 @@ fn postgres_desk(url: &str) -> Result<Box<dyn Desk>, OpenError> {
     Err(OpenError::NoSuchStore { location: without_password(url), feature: "postgres" })
 }
 
-/// What libpq takes beside a URL: `host=db user=app`.
+/// Whether this is a connection string, which libpq takes beside a URL: `host=db user=app`.
 fn is_connection_string(location: &str) -> bool {
     let names = ["host", "hostaddr", "port", "user", "password", "dbname", "sslmode"];
     let first = location.trim_start().split_once('=').map(|(name, _)| name.trim_end());
@@ -174,8 +174,8 @@ fn give_up_on_silence(config: &mut postgres::Config) {
     }
 }
 
-/// What may stand in a log: what is before a password, and between its place and the options. A
-/// password may hold an `@` or a `?` that is not escaped. Then too much goes.
+/// Returns a URL that may stand in a log: without user, password and options. A password may hold
+/// an `@` or a `?` that is not escaped. Then the host may be left out as well.
 fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));

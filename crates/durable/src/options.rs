@@ -1,4 +1,4 @@
-//! What one handler has of its own.
+//! The options of one handler.
 
 use crate::retry::RetryPolicy;
 

@@ -1,8 +1,8 @@
-//! What is done with what the user's code has left behind.
+//! Drops values that the user's code has left behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The drop of what the user's code has left may panic, and so may that of the panic's payload.
+/// Drops a value of the user's. The drop may panic, and so may that of the panic's payload.
 pub(crate) fn drop_quietly<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value)))
         && let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload)))

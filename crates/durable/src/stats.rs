@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// What the timers of this process have done since their start, as
-/// [`DurableTimer::stats`](crate::DurableTimer::stats) returns it.
+/// The counters of this process's timers since their start, as
+/// [`DurableTimer::stats`](crate::DurableTimer::stats) returns them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -1,4 +1,4 @@
-//! What callers have in hand.
+//! The handle that callers hold.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const KEY: usize = 1_024;
 /// Keyed timeouts that survive the process.
 ///
 /// A clone is another handle of the same. [`stop`](Self::stop) ends it, and so does the drop of the
-/// last handle. What is pending stays in the store.
+/// last handle. Pending timeouts stay in the store.
 ///
 /// Each call returns at once, with a [`Commit`]. It neither blocks nor does any I/O: one thread
 /// writes for all callers, many calls in one commit. A call is refused if too much waits to be
@@ -250,8 +250,8 @@ impl DurableTimer {
     /// Pauses a handler in this process, until [`resume`](Self::resume) or a restart. Runs that are
     /// under way go on, and so do those that are just about to begin.
     ///
-    /// What comes up meanwhile waits in the store. Other processes that have the handler run it.
-    /// They get what this one had in its wheel as well, by their next scan. To an
+    /// Timeouts that come up meanwhile wait in the store. Other processes that have the handler run
+    /// them. They get those that this process had in its wheel as well, by their next scan. To an
     /// [`Operator`](crate::Operator) a handler that each process has paused is one that no process
     /// has. Does not block.
     ///
@@ -277,7 +277,7 @@ impl DurableTimer {
         self.switch(handler, true)
     }
 
-    /// Has a paused handler go on. What has come up meanwhile runs no faster than
+    /// Has a paused handler go on. Timeouts that have come up meanwhile run no faster than
     /// [`Builder::overdue_per_second`](crate::Builder::overdue_per_second). Does not block.
     ///
     /// # Errors
@@ -312,8 +312,8 @@ impl DurableTimer {
     /// and so does a future that no runtime polls: [`stop_within`](Self::stop_within) has a limit.
     ///
     /// A handler that calls it does not wait for itself: then it returns at once. If the store
-    /// can't be reached, or refuses, it is tried for five seconds more; what was not written by
-    /// then is answered with an error. In a forked child it does nothing.
+    /// can't be reached, or refuses, it is tried for five seconds more; a call that was not written
+    /// by then is answered with an error. In a forked child it does nothing.
     pub fn stop(&self) {
         self.inner.stop(Duration::MAX);
     }

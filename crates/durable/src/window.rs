@@ -1,4 +1,4 @@
-//! What comes up soon: the timeouts that this process owns, in the engine's wheel.
+//! The timeouts that this process owns and that come up soon, in the engine's wheel.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Window {
     inbox: Arc<Inbox>,
     held: HashMap<Arc<str>, Held>,
     capacity: usize,
-    /// What is due before this is owned by whoever schedules it.
+    /// This process owns a timeout that it schedules if it is due before this.
     horizon: Micros,
     /// Whether the engine has refused one.
     unarmed: bool,
@@ -145,7 +145,7 @@ impl Window {
         }
     }
 
-    /// Forgets all. What is in the wheel is cancelled.
+    /// Forgets all, and cancels those that are in the wheel.
     pub(crate) fn clear(&mut self) {
         for (_, held) in self.held.drain() {
             held.timeout.map(Timeout::cancel_owned);

@@ -20,7 +20,7 @@ fn runtime(threads: usize) -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).build().unwrap()
 }
 
-/// What gives runs to a runtime.
+/// Returns a function that gives runs to a runtime.
 fn on(runtime: &Runtime) -> impl Fn(RunFuture) + Send + Sync + 'static {
     let handle = runtime.handle().clone();
     move |run| drop(handle.spawn(run))
@@ -97,7 +97,7 @@ fn two_hundred_that_wait_on_two_threads_of_which_one_hangs_hold_up_no_other() {
         schedule(&timers, "blocking", 300);
         until(|| fast_runs.load(Ordering::Relaxed) == 600);
         assert_eq!(gauge.now(), 200);
-        // What is claimed is 200 that run, and as many that come next.
+        // The process has claimed 200 that run, and as many that come next.
         let calls: Vec<_> = (1..600).map(|n| timers.cancel(&format!("webhook:{n}")).unwrap()).collect();
         let cancelled = calls.into_iter().map(|call| u64::from(call.wait().unwrap())).sum::<u64>();
         assert!(cancelled >= 200, "{cancelled} were cancelled");

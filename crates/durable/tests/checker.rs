@@ -228,7 +228,7 @@ fn a_schedule_if_absent_that_finds_a_row_where_none_is_is_found() {
     assert_breaks(Rule::FoundNothing, &story);
     story.schedule(5_000, 1, (0, 10));
     assert_is_fine(&story);
-    // What it has not scheduled does not run.
+    // A timeout that the call has not scheduled does not run.
     story.done(found, (2, 1), 900, 910);
     assert_breaks(Rule::Invented, &story);
     story.history.runs.clear();
@@ -396,7 +396,7 @@ fn an_answer_of_false_for_a_row_that_waited_is_found() {
     let again = story.run(op, (1, 1), 100, Some((320, Ending::Done)));
     (again.claimed_at, again.start) = (300, 301);
     assert_is_fine(&story);
-    // What was claimed before may have run then.
+    // An earlier claim may have run then.
     let mut story = Story::default();
     let op = story.schedule(100, 1, (0, 10));
     story.cancel(false, (110, 120));

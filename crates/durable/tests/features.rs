@@ -1,4 +1,4 @@
-//! What the features `json`, `metrics` and `tracing` bring.
+//! The features `json`, `metrics` and `tracing`.
 
 #![cfg(all(feature = "json", feature = "metrics", feature = "tracing"))]
 
@@ -52,7 +52,7 @@ fn each_counter_is_published() {
     });
 }
 
-/// What was logged.
+/// The text of the log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

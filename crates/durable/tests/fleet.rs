@@ -1,7 +1,7 @@
 //! A fleet of processes shares one PostgreSQL, half of them through a pool, and calls of all are
 //! about the same few keys. Processes are stopped, some past their lease, and killed, somebody
-//! locks rows and the table, and the server crashes. What they did is checked against what is
-//! promised.
+//! locks rows and the table, and the server crashes. The checker compares their histories with the
+//! promises.
 
 #![cfg(all(unix, feature = "postgres"))]
 

@@ -1,4 +1,4 @@
-//! What handlers do to each other: nothing.
+//! Handlers do nothing to each other.
 
 mod stores;
 

@@ -127,7 +127,7 @@ fn a_file_that_is_not_there_is_not_made_and_one_without_tables_is_left_alone() {
         shell.execute_batch(&format!("BEGIN; {sql} COMMIT")).unwrap();
     }
     assert_eq!(Operator::open(&path).unwrap().count(&Filter::new()).unwrap(), 0);
-    // What a team has made by itself is what an open would make.
+    // Tables that a team has made by itself are those that an open would make.
     schedule(&start(&path), "order:1");
     let (_other, other) = file();
     drop(start(&other));

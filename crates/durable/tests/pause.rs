@@ -45,7 +45,7 @@ fn what_is_paused_waits_and_runs_after_the_resume_at_the_pace_of_what_is_overdue
         until(|| other.load(Ordering::SeqCst) == 150);
         assert!(timers.reset("paused:0", Duration::ZERO).unwrap().wait().unwrap());
         assert!(timers.cancel("paused:1").unwrap().wait().unwrap());
-        // What is overdue by less comes up at once.
+        // Timeouts that are overdue by less come up at once.
         thread::sleep(Duration::from_millis(2_100));
         assert_eq!(paused.load(Ordering::SeqCst), before, "nothing has begun");
         let resumed = Instant::now();
@@ -106,7 +106,7 @@ fn another_process_runs_what_this_one_had_in_its_wheel() {
         let second = open(&second_runs);
         until(|| first_runs.load(Ordering::SeqCst) + second_runs.load(Ordering::SeqCst) == 1_500);
         assert_eq!(first_runs.load(Ordering::SeqCst), before);
-        // What the first one schedules is for the other as well.
+        // The other one also runs timeouts that the first one schedules.
         schedule(&first, "close", 5, Duration::from_millis(10));
         until(|| first_runs.load(Ordering::SeqCst) + second_runs.load(Ordering::SeqCst) == 1_505);
         assert_eq!(first_runs.load(Ordering::SeqCst), before);

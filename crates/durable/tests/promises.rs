@@ -1,4 +1,4 @@
-//! What the timers promise, on both stores.
+//! The promises of the timers, on both stores.
 
 mod stores;
 

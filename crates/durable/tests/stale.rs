@@ -27,7 +27,7 @@ const KEYS: [(&str, Outcome); 3] = [
     ("buried", Outcome::DeadLetter),
 ];
 
-/// What the handlers of one process wait for, and what they have done.
+/// The runs of one process, which the parent lets end.
 #[derive(Default)]
 struct Runs {
     state: Mutex<State>,

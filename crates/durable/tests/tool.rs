@@ -20,7 +20,7 @@ fn tool(arguments: &[&str]) -> Output {
     command.env_remove("TOURBILLON_STORE").args(arguments).output().unwrap()
 }
 
-/// What it prints if it succeeds.
+/// Returns what it prints, if it succeeds.
 fn says(place: &Place, arguments: &[&str]) -> String {
     let output = tool(&[&["--store", &place.url()], arguments].concat());
     let error = String::from_utf8(output.stderr).unwrap();
@@ -70,7 +70,7 @@ fn an_operator_s_hour_beside_a_live_process() {
         schedule(&timers, "odd\u{1b}[2J", HOUR, "close");
         until(|| keys(place, &["list", "--running"]) == ["c:7:run"]);
 
-        // What is overdue, and why?
+        // The operator asks which timeouts are overdue, and why.
         assert_eq!(keys(place, &["list", "--overdue"]), ["c:8:late"]);
         assert_eq!(keys(place, &["list", "--overdue=1h"]), [""; 0]);
         assert_eq!(keys(place, &["list", "--without-handler"]), ["c:8:late"]);

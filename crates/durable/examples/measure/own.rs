@@ -1,4 +1,4 @@
-//! How late is what was scheduled in a transaction of the user's, beside what was not.
+//! Measures how late timeouts of the user's transactions are, beside timeouts of other calls.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,7 +10,7 @@ use tourbillon_durable::{Due, DurableTimer, Outcome, transaction};
 
 use super::{HOUR, Options, PAYLOAD, Place, fill, micros, wait_for};
 
-/// What each of them is due after, in seconds.
+/// The delays of the timeouts, in seconds.
 pub(super) const DELAYS: [u64; 4] = [0, 1, 5, 60];
 
 /// The first histogram of each pair is that of the transactions.

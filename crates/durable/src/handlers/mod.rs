@@ -18,7 +18,7 @@ pub(crate) use self::runners::Runners;
 use crate::due::{Due, Outcome};
 use crate::retry::RetryPolicy;
 
-/// What a handler does.
+/// The user's function of a handler: it blocks a thread, or is async.
 #[derive(Clone)]
 pub(crate) enum Call {
     Blocks(Arc<dyn Fn(Due) -> Outcome + Send + Sync>),

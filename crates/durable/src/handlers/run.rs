@@ -1,4 +1,4 @@
-//! A run of a handler, and what all runs need.
+//! A run of a handler, and the state that all runs share.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -18,7 +18,7 @@ pub(crate) struct Run {
     pub(crate) due: Due,
 }
 
-/// What runs need.
+/// The state that all runs share.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) inbox: Arc<Inbox>,

@@ -1,5 +1,4 @@
-//! What runs the handlers: threads for those that block, and a runtime of the user's for those that
-//! are async.
+//! Runs the handlers: on threads if they block, and on a runtime of the user's if they are async.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +16,7 @@ use super::{Call, Handlers};
 use crate::inbox::{End, Ended, Inbox};
 use crate::store::Token;
 
-/// What runs handlers. Each handler has its own part, so none waits for another's.
+/// The pools that run handlers. Each handler has its own, so none waits for another's.
 pub(crate) struct Runners {
     pools: HashMap<Arc<str>, Pool>,
     surroundings: Surroundings,
@@ -105,7 +104,7 @@ impl Runners {
 
     /// Begins no more runs. Those that wait end as not begun.
     pub(crate) fn abandon(&self) {
-        // Relaxed: whoever begins one more run has begun it before the stop.
+        // Relaxed: a run that still begins counts as begun before the stop.
         self.surroundings.abandoned.store(true, Ordering::Relaxed);
         self.pools.values().for_each(|pool| pool.give_up(&self.surroundings.inbox));
     }
@@ -163,7 +162,7 @@ fn carry_out(receiver: &Receiver<Run>, surroundings: &Surroundings) {
         let Call::Blocks(call) = &handler.call else { unreachable!("it has no threads") };
         let (token, begun) = (Token::of(&due), Instant::now());
         let end = if surroundings.begin(&handler, &due) {
-            // What the handler has left behind a panic is the user's.
+            // The state that a handler leaves behind when it panics is the user's.
             catch_unwind(AssertUnwindSafe(|| call(due))).map_or_else(panicked, End::Returned)
         } else {
             End::NotBegun

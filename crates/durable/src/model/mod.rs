@@ -57,7 +57,7 @@ struct Process {
     runs: Receiver<Run>,
 }
 
-/// What the test knows of a key.
+/// The row of a key, as far as the test knows it.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     generation: i64,
@@ -77,7 +77,7 @@ struct World {
     last: HashMap<String, i64>,
     /// How many processes have been started.
     starts: u32,
-    /// What is claimed and has not run.
+    /// The timeouts that are claimed and have not run.
     claimed: Vec<Due>,
     handed_out: HashSet<(String, i64, u32)>,
     _directory: tempfile::TempDir,

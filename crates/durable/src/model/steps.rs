@@ -1,4 +1,4 @@
-//! What happens in a case: the calls, the clocks, the runs, and the faults of the store.
+//! The steps of a case: calls, moves of the clocks, runs, and faults of the store.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::KEYS;
 use super::faulty::Fault;
 use crate::due::Outcome;
 
-/// What a transaction of another connection does.
+/// The call that a transaction of another connection makes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OwnCall {
     Schedule,
@@ -55,7 +55,7 @@ pub(super) enum Step {
     Refuse,
     /// The handler is paused, or goes on.
     Pause(bool),
-    /// What happens to a call to the store, after so many others.
+    /// A call to the store meets this fault, after so many others.
     Fault {
         after: u8,
         fault: Fault,

@@ -1,4 +1,4 @@
-//! What can go wrong for an operator.
+//! The error of an operator's call.
 
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ pub enum OperatorError {
     Store {
         /// How many rows this call had changed before.
         changed: u64,
-        /// What the store said.
+        /// The error message of the store or its client.
         reason: String,
     },
     /// The connection was lost while a batch was under way: it may be on disk, or not. To repeat
@@ -23,7 +23,7 @@ pub enum OperatorError {
     Unknown {
         /// How many rows this call had changed before.
         changed: u64,
-        /// What the store said.
+        /// The error message of the store or its client.
         reason: String,
     },
     /// A live process has not written down which handlers it has, so nobody knows which handlers

@@ -1,12 +1,12 @@
-//! What an operator asks for.
+//! The filter of an operator's call.
 
 use std::time::Duration;
 
 /// How many rows a list has at most.
 pub(crate) const MOST: u32 = 10_000;
 
-/// Which timeouts, or which dead letters: what holds for all conditions that were given. Without
-/// one it is all of them.
+/// Selects timeouts, or dead letters: those that meet all conditions that were given. Without a
+/// condition it selects all of them.
 ///
 /// ```
 /// use std::time::Duration;

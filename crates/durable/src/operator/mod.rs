@@ -37,10 +37,10 @@ const FOREVER: i64 = i64::MAX / 4;
 /// Sees what is in a store, and changes it, beside the processes that have handlers.
 ///
 /// It has a connection of its own and no handlers, runs nothing, and owns no timeout. So it opens
-/// an SQLite file that a process owns, and holds up no process: what it reads is of one moment, and
-/// it changes rows in small batches. Each change compares before it swaps, as those of processes
-/// do. An operator's tool and a page for administrators both use it; the tool is
-/// `tourbillon-durable`, with the feature `cli`.
+/// an SQLite file that a process owns, and holds up no process: it reads rows as of one moment, and
+/// changes them in small batches. Each change compares before it swaps, as those of processes do.
+/// An operator's tool and a page for administrators both use it; the tool is `tourbillon-durable`,
+/// with the feature `cli`.
 ///
 /// Each call blocks, and they wait for each other: on a thread of an async runtime, use its
 /// `spawn_blocking`.
@@ -203,8 +203,8 @@ impl Operator {
         Ok(found)
     }
 
-    /// Cancels all that match, but for those that run, in batches. What is scheduled meanwhile may
-    /// be cancelled as well.
+    /// Cancels, in batches, all timeouts that match and do not run. A timeout that is scheduled
+    /// meanwhile may be cancelled as well.
     ///
     /// A filter without a condition cancels everything. The filter's page does not count.
     ///
@@ -214,7 +214,7 @@ impl Operator {
     pub fn cancel(&self, filter: &Filter) -> Result<Cancelled, OperatorError> {
         let mut cancelled = 0;
         let idle = filter.clone().running(false);
-        // What has to run can't be cancelled.
+        // A timeout that runs can't be cancelled.
         for pass in 0..PASSES {
             if filter.running == Some(true) {
                 break;

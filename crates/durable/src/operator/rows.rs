@@ -1,4 +1,4 @@
-//! What an operator sees.
+//! The rows that an operator reads, and the outcome of a cancel.
 
 use std::time::{Duration, SystemTime};
 
@@ -89,7 +89,7 @@ pub struct ProcessRow {
     pub running: u64,
 }
 
-/// What became of a cancel of many.
+/// The outcome of a cancel of many timeouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cancelled {
@@ -100,8 +100,8 @@ pub struct Cancelled {
     pub left: u64,
 }
 
-/// The values of a row, in the order of its columns. `None` for one of a wrong type: whoever writes
-/// rows by hand may do that.
+/// The values of a row, in the order of its columns. A value of a wrong type reads as `None`: a
+/// user who writes rows by hand may store it.
 struct Cells(std::vec::IntoIter<Value>);
 
 impl Cells {
@@ -209,7 +209,7 @@ pub(super) fn number(row: Row) -> Option<u64> {
 pub(super) fn with_payload(mut row: Row) -> Option<(TimeoutRow, Vec<u8>)> {
     let payload = match row.pop()? {
         Value::Bytes(bytes) => bytes,
-        // Whoever inserts a row by hand writes text.
+        // A user who inserts a row by hand may write text.
         Value::Text(text) => text.into_bytes(),
         _ => return None,
     };

@@ -32,7 +32,7 @@ impl Table {
     }
 }
 
-/// What a statement is about: the rows of a table for which a filter holds.
+/// The rows that a statement is about: those of a table for which a filter holds.
 pub(super) struct Rows {
     pub(super) dialect: Dialect,
     pub(super) table: Table,

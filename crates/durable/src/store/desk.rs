@@ -1,5 +1,5 @@
-//! What an operator asks of a store: to read, and to change rows by compare and swap. It owns no
-//! row and has no lease.
+//! A store as an operator uses it: to read rows, and to change them by compare and swap. An
+//! operator owns no row and has no lease.
 
 use super::Failure;
 use crate::migrations::Dialect;

@@ -1,4 +1,4 @@
-//! Where the rows are: what the writer asks of a store, the same of SQLite and PostgreSQL.
+//! The stores of the rows. The writer asks the same of SQLite and of PostgreSQL.
 //!
 //! # The rows
 //!
@@ -27,9 +27,9 @@
 //! # Crashes
 //!
 //! A run that ends its process leaves its row running, and with it those of all other claims of the
-//! process. Nobody knows which one it was. So whoever gives up a row that is running makes it a
-//! suspect, and each process runs its suspects one at a time. A suspect that is found running again
-//! was alone: this is counted as a failure, and it waits as after a panic. `attempts` counts
+//! process. Nobody knows which one it was. So a process that gives up a row that is running makes
+//! it a suspect, and each process runs its suspects one at a time. A suspect that is found running
+//! again was alone: this is counted as a failure, and it waits as after a panic. `attempts` counts
 //! claims, which gives each run a number of its own; `failures` counts the runs that are known to
 //! have begun and failed.
 
@@ -47,7 +47,7 @@ use std::time::Duration;
 use crate::clock::{Micros, WallClock};
 use crate::due::{DeadLetter, Due, Pending};
 
-/// The name of a claim: what a run must show to change its row.
+/// The name of a claim, which a run must show to change its row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Token {
     pub(crate) key: Arc<str>,
@@ -62,7 +62,7 @@ impl Token {
     }
 }
 
-/// What is written, or read, in a commit.
+/// An operation of a commit: a write, or a read.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Schedule {
@@ -164,7 +164,7 @@ pub(crate) struct Moved {
     pub(crate) bytes: usize,
 }
 
-/// What a claim compares.
+/// The values that a claim compares.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) key: Arc<str>,
@@ -190,11 +190,11 @@ pub(crate) struct Claimed {
 /// Which rows a process takes for its wheel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scan {
-    /// What was due before this is overdue, and is limited by itself, so that what comes up now
-    /// does not wait behind it.
+    /// Rows that were due before this are overdue. They have a limit of their own, so that rows
+    /// that come up now do not wait behind them.
     pub(crate) overdue_before: Micros,
     pub(crate) overdue_limit: u32,
-    /// What is due before this is taken.
+    /// The scan takes rows that are due before this.
     pub(crate) horizon: Micros,
     pub(crate) limit: u32,
     /// Whether it only looks for what others have written since the last scan, and gives up no rows
@@ -202,7 +202,7 @@ pub(crate) struct Scan {
     pub(crate) peek: bool,
 }
 
-/// What a scan has found.
+/// The outcome of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) taken: Vec<Taken>,

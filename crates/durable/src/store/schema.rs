@@ -52,14 +52,14 @@ ALTER TABLE tourbillon_owners ADD COLUMN handlers TEXT;
     "{functions}",
 ];
 
-/// What the stores write differently.
+/// The words that differ between the stores.
 pub(crate) struct Words {
     bytes: &'static str,
     bool: &'static str,
     pub(crate) r#false: &'static str,
-    /// What hands out generations.
+    /// The statements that make the counter of generations.
     generations: &'static str,
-    /// What other clients call in transactions of their own.
+    /// The functions that other clients call in transactions of their own.
     functions: &'static str,
     /// The store's clock, in microseconds.
     pub(crate) now: &'static str,
@@ -126,14 +126,14 @@ const FIRST: &str = "CREATE TABLE IF NOT EXISTS tourbillon_schema (version BIGIN
 
 /// The owners whose leases have ended. `{now}` is the store's clock. A lease is at most a day long,
 /// so one that ends later was written by a clock that was wrong, and has ended as well. A migration
-/// has this text, too: whoever changes it leaves a released migration as it was.
+/// has this text, too: a change of it must leave a released migration as it was.
 pub(crate) const GONE: &str =
     "SELECT o.owner FROM tourbillon_owners o WHERE o.lease_until < {now} OR o.lease_until > {now} + 86460000000";
 
 /// That no run under a lease has a row. Then it may be cancelled and moved.
 pub(crate) const NOT_RUNNING: &str = "(NOT running OR owner IN ({gone}))";
 
-/// What a row becomes that its owner has left behind: nobody's, and a suspect if it was running.
+/// New values of a row that its owner has left behind: nobody's, and a suspect if it was running.
 /// One that was running as a suspect was alone, and its process ended: it has failed once more.
 pub(super) const GIVE_UP: &str = "owner = NULL, running = {false}, suspect = suspect OR running,
     failures = CASE WHEN running AND suspect THEN failures + 1 ELSE failures END,

@@ -16,9 +16,9 @@
 //!
 //! # When it runs
 //!
-//! Each process looks every 250 ms for what others have committed. What is due a second after its
-//! commit, or later, is as late as any other timeout. What is due sooner, or is overdue when it is
-//! committed, runs 250 ms later at most, and 125 ms on average.
+//! Each process looks every 250 ms for timeouts that others have committed. A timeout that is due a
+//! second after its commit, or later, is as late as any other. One that is due sooner, or is
+//! overdue when it is committed, runs 250 ms later at most, and 125 ms on average.
 //!
 //! A look is one query by an index. With PostgreSQL it is three round trips, so an idle process
 //! makes four short transactions a second. If a look takes more than 62 ms, the next one comes

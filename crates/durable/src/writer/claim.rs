@@ -47,7 +47,7 @@ impl Writer {
         }
     }
 
-    /// What of it is still to run, each with what its claim compares.
+    /// Returns the timeouts that are still to run, each with its claim.
     fn due_of(&mut self, ready: Vec<Arc<Armed>>) -> (Vec<Arc<Armed>>, Vec<Claim>) {
         let now = self.wall();
         let (mut due, mut claims) = (Vec::<Arc<Armed>>::new(), Vec::new());

@@ -28,7 +28,7 @@ impl Writer {
         let mut room = self.parts.window.room();
         ops.iter_mut().for_each(|op| self.decide_owner(op, &mut room));
         let works = |ops: Vec<Op>, rests: Vec<Rest>| ops.into_iter().zip(rests).map(|(op, rest)| Work { op, rest });
-        // What this process owns is under its lease.
+        // The lease must cover the rows that this process owns.
         if ops.iter().any(owns) && self.parts.lease.is_half_over(self.wall()) && !self.renew_now(Activity::Commit) {
             return self.work.put_back(works(ops, rests).collect());
         }

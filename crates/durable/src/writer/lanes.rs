@@ -1,5 +1,6 @@
-//! What has come up, by its handler. Each has its own share of claims, so a slow handler holds up
-//! only its own timeouts. Suspects are apart: of those one runs at a time, unless it hangs.
+//! Timeouts that have come up, by their handlers. Each handler has its own share of claims, so a
+//! slow one holds up only its own timeouts. Suspects are apart: of those one runs at a time, unless
+//! it hangs.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -194,7 +195,7 @@ impl Lane {
         if leaves_one {
             return (self.limit - 1).saturating_sub(self.running);
         }
-        // What is claimed can't be cancelled. So no more wait for their turn than soon have it.
+        // A claimed timeout can't be cancelled. So no more wait for their turn than soon have it.
         let runs = SOON.as_nanos() / self.run_time.as_nanos().max(1);
         let soon = self.limit.saturating_mul(usize::try_from(runs).unwrap_or(usize::MAX));
         soon.saturating_add(self.limit).min(self.max_running).saturating_sub(self.running)

@@ -35,7 +35,7 @@ use crate::stats::Counters;
 use crate::store::{Failure, Op, Owner, Store, Token};
 use crate::window::Window;
 
-/// What is later than this is overdue: its process was not there when it came up.
+/// A timeout that is later than this is overdue: its process was not there when it came up.
 const OVERDUE: Duration = Duration::from_secs(1);
 /// How often the clocks are compared.
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub(crate) struct Limits {
     pub(crate) overdue_per_second: u32,
 }
 
-/// What the writer is given.
+/// The parts that the writer is given.
 pub(crate) struct Parts {
     pub(crate) store: Box<dyn Store>,
     pub(crate) inbox: Arc<Inbox>,
@@ -69,7 +69,7 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
 }
 
-/// What the store is asked for. Each has a pause of its own after an error.
+/// The kinds of calls to the store. Each has a pause of its own after an error.
 #[derive(Clone, Copy, Debug)]
 enum Activity {
     Connect,
@@ -91,10 +91,10 @@ struct Running {
 
 pub(crate) struct Writer {
     parts: Parts,
-    /// What has come up and is not claimed.
+    /// The timeouts that have come up and are not claimed.
     lanes: Lanes,
     running: HashMap<Token, Running>,
-    /// What is to be committed.
+    /// The operations that are to be committed.
     work: Queue,
     /// The rows of paused handlers that this process has.
     giving_back: VecDeque<Token>,
@@ -109,7 +109,7 @@ pub(crate) struct Writer {
     pace: Pace,
     pauses: [Pause; 4],
     lost: bool,
-    /// What the operator was told last, while the store fails.
+    /// The last reason that the operator was told, while the store fails.
     told: Option<String>,
     /// Until then a scan looks for rows that a lost connection may have written late.
     look_until: Option<Instant>,
@@ -189,7 +189,8 @@ impl Writer {
             self.give_some_back();
             self.tell_full();
         }
-        // What a lost answer said may be among what has come up. A claim is late the soonest.
+        // Resume first: a timeout that has come up may be that of a lost answer. Then claim, as
+        // claims are late the soonest.
         if self.resume() {
             if self.stopping.is_some() {
                 self.give_back()
@@ -451,7 +452,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Whoever waits for an answer gets one, also after a panic.
+    /// Callers that wait for an answer get one, also after a panic.
     fn drop(&mut self) {
         self.parts.inbox.stop();
         drop(self.parts.inbox.take(Duration::ZERO, usize::MAX, usize::MAX));

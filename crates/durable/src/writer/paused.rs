@@ -45,7 +45,7 @@ impl Writer {
         if self.giving_back.is_empty() {
             return;
         }
-        // What somebody has locked holds up no other.
+        // A row that somebody has locked holds up no other.
         let count = CHUNK.saturating_sub(self.work.given_back()).min(self.giving_back.len());
         for token in self.giving_back.drain(..count) {
             self.work.push_end(Op::GiveBack(token));

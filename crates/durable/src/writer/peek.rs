@@ -1,6 +1,6 @@
-//! The writer peeks: what others have committed since the last scan, and comes up before the next
-//! one, goes into the wheel. Those are the transactions of the user, and processes that can't run
-//! or can't hold what they have scheduled.
+//! The writer peeks: it takes timeouts into the wheel that others have committed since the last
+//! scan and that come up before the next one. The others are transactions of the user, and
+//! processes that can't run or can't hold the timeouts that they have scheduled.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::store::Scan;
 const PEEK: Duration = Duration::from_millis(250);
 /// If a peek takes long, the next one comes after so many times as long, but for `LATEST`.
 const SHARE: u32 = 4;
-/// What is due a second after its commit is to be found before that.
+/// A timeout that is due a second after its commit is to be found before its deadline.
 const LATEST: Duration = Duration::from_millis(750);
 
 impl Writer {
@@ -35,7 +35,7 @@ impl Writer {
             let horizon = self.parts.window.horizon();
             let scan = Scan { overdue_before, overdue_limit: 0, horizon, limit, peek: true };
             let Some(took) = self.take_by(&owner, &scan) else { return };
-            // Behind what is overdue there may be what comes up soon.
+            // Behind overdue rows there may be some that come up soon.
             more = took.overdue + took.soon >= limit as usize;
         }
         let took = self.engine().saturating_duration_since(engine);

@@ -1,4 +1,4 @@
-//! The writer after a lost connection: what did the lost answers say?
+//! The writer after a lost connection: it asks for what the lost answers said.
 
 use super::{Activity, Writer};
 use crate::events::Event;

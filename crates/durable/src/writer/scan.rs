@@ -1,4 +1,4 @@
-//! The writer scans: what comes up soon goes from the store into the wheel.
+//! The writer scans: it takes timeouts that come up soon from the store into the wheel.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Rows of one scan. With more, the claims behind it would be late.
 pub(super) const CHUNK: u32 = 1_000;
 
-/// What a scan has taken.
+/// The outcome of a scan that has taken rows.
 pub(super) struct Took {
-    /// How many of it come from a time when no process was there.
+    /// How many of them come from a time when no process was there.
     pub(super) overdue: usize,
     pub(super) soon: usize,
     /// The last deadline.
@@ -47,12 +47,12 @@ impl Writer {
         let room = self.parts.window.room();
         let comes_up = self.beyond_room.is_none_or(|due| due.minus(OVERDUE) <= now);
         if owner.handlers.is_empty() || (room == 0 && !comes_up) {
-            // What is taken now would wait here, in memory, while others may run it.
+            // Rows that are taken now would wait here, in memory, while others may run them.
             self.beyond_room = self.beyond_room.filter(|_| !owner.handlers.is_empty());
             self.next_scan = engine + if all { self.parts.limits.window / 2 } else { CLOCK_CHECK };
             return;
         }
-        // What comes up now is taken even if there is no room.
+        // Rows that come up now are taken even if there is no room.
         let limit = u32::try_from(room.max(CHUNK as usize)).unwrap_or(u32::MAX).min(CHUNK);
         let next = now.plus(self.parts.limits.window / 2);
         let scan = Scan {

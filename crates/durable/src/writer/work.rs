@@ -1,5 +1,5 @@
-//! What is to be committed: calls, and the ends of runs. A commit has each key once. What was busy
-//! waits for a moment, and what has the same key waits behind it.
+//! The operations to be committed: calls, and the ends of runs. A commit has each key once. A busy
+//! operation waits for a moment. Later calls of the same key wait behind a busy call.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::store::{Op, Token};
 pub(super) const BYTES: usize = 4 << 20;
 /// Why a call is not kept that would have to wait.
 const TOO_MANY: &str = "too many calls wait for others of their keys, or for rows that somebody has locked";
-/// What is busy is tried again after this time, and the longest.
+/// The first wait before a busy operation is tried again, and the longest.
 const FIRST_BUSY: Duration = Duration::from_millis(2);
 const LONGEST_BUSY: Duration = Duration::from_millis(250);
-/// The end of a run that can't be written is tried again after this time, and the longest.
+/// The first wait before the end of a run that can't be written is tried again, and the longest.
 const FIRST_BAD: Duration = Duration::from_secs(1);
 const LONGEST_BAD: Duration = Duration::from_secs(60);
 

@@ -29,7 +29,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// What `DurableTimer::open` takes.
+    /// Returns the location for `DurableTimer::open`.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Sqlite(directory) => directory.path().join("timeouts.db").to_str().unwrap().to_owned(),

@@ -1,5 +1,5 @@
-//! What processes did with one store: each writes its calls, their answers and its runs to a file
-//! of its own, and the test reads them all.
+//! The history of processes that use one store: each writes its calls, their answers and its runs
+//! to a file of its own, and the test reads them all.
 //!
 //! A line is one `write`, so that SIGKILL loses at most the one that is being written. A call's
 //! line is written before the call, and its answer's after it: the store decided in between.

@@ -1,5 +1,5 @@
-//! What the tests with several processes share: a PostgreSQL server of their own, processes that
-//! can be stopped and killed, the history that these write, and the checker that reads it.
+//! Support for tests with several processes: a PostgreSQL server of their own, processes that can
+//! be stopped and killed, the history that these write, and the checker that reads it.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 

@@ -24,7 +24,7 @@ pub(crate) type Times = Vec<(u32, u64, u64)>;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) process: u32,
-    /// What `DurableTimer::open` opens.
+    /// The location for `DurableTimer::open`.
     pub(crate) store: String,
     pub(crate) history: PathBuf,
     pub(crate) keys: u32,
@@ -84,7 +84,7 @@ impl Part {
     }
 }
 
-/// Tells the parent. What the test harness prints before it is on another line.
+/// Tells the parent, on a line of its own: the test harness may have begun one.
 pub(crate) fn say(answer: &str) {
     let mut out = io::stdout().lock();
     write!(out, "\n> {answer}\n").and_then(|()| out.flush()).expect("the parent reads");

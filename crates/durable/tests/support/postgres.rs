@@ -215,7 +215,7 @@ impl Server {
         false
     }
 
-    /// What `pg_ctl stop -m immediate` does.
+    /// Stops the server as `pg_ctl stop -m immediate` does.
     pub(crate) fn stop(&mut self) {
         if self.hangs {
             self.go_on();

@@ -1,4 +1,4 @@
-//! What stands on the command line.
+//! The arguments of the command line.
 
 use std::time::Duration;
 

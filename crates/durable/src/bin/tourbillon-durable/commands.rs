@@ -1,4 +1,4 @@
-//! What each command does.
+//! Carries out the commands.
 
 use std::io::Write;
 

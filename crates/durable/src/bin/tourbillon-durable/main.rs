@@ -1,4 +1,4 @@
-//! What an operator asks of the timeouts in a store, beside the processes that run them.
+//! An operator's program for the timeouts in a store, beside the processes that run them.
 
 mod args;
 mod commands;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // What was done before it failed.
+            // Print the answers from before the failure.
             _ = out.flush();
             eprintln!("error: {error}");
             ExitCode::from(if error.is::<commands::Nothing>() { 1 } else { 2 })

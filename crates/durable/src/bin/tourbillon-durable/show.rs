@@ -9,7 +9,7 @@ use tourbillon_durable::{DeadLetterRow, HandlerRow, ProcessRow, TimeoutRow};
 
 use crate::time;
 
-/// What stands where there is no value.
+/// The text of a cell without a value.
 const NONE: &str = "-";
 
 /// Where the answers go.
@@ -57,7 +57,7 @@ pub(crate) trait Shown {
     const TITLES: &'static [&'static str];
     fn cells(&self) -> Vec<String>;
     fn json(&self) -> Value;
-    /// What the next page begins behind.
+    /// Returns the name of the row, behind which the next page begins.
     fn name(&self) -> String {
         String::new()
     }

@@ -7,8 +7,8 @@ use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING, POSTGRES
 
 /// A run's token, as `unnest` gives it. `n` is its place.
 const TOKENS: &str = "unnest($2::text[], $3::bigint[], $4::int[]) WITH ORDINALITY AS x(k, g, a, n)";
-/// What is in the blocks of the table from `$2` until before `$3`. It goes with conditions that no
-/// index serves: an index's order would meet the same block again.
+/// The condition that a row is in the blocks of the table from `$2` until before `$3`. It goes with
+/// conditions that no index serves: an index's order would meet the same block again.
 const IN_BLOCKS: &str = "t.ctid >= format('(%s,0)', $2)::tid AND t.ctid < format('(%s,0)', $3)::tid";
 /// The columns of a [`Taken`](crate::store::Taken).
 const TAKEN: &str = "t.key, t.due, t.generation, t.attempts, t.handler, octet_length(t.payload), t.suspect, t.running";

@@ -1,4 +1,4 @@
-//! What a commit carries out, one operation after the other.
+//! A commit carries out its operations, one after the other.
 
 use rusqlite::{Connection, OptionalExtension, Result, params};
 

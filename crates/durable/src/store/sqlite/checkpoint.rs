@@ -1,6 +1,6 @@
 //! Moves what was committed from the log into the database, beside the writer.
 //!
-//! SQLite would do it in a commit, and what comes up meanwhile would be late by as much.
+//! SQLite would do it in a commit, and timeouts that come up meanwhile would be late by as much.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ use rusqlite::Connection;
 
 /// Operations between two checkpoints. Each changes two or three pages, and those of its payload.
 const OPERATIONS: usize = 4_096;
-/// What is written as much as an operation: of payloads.
+/// So many bytes of payloads count as an operation.
 pub(super) const BYTES_OF_ONE: usize = 10_000;
 /// A log of more pages is to begin at its start again: 32 MiB.
 const LONG_LOG: i64 = 8_192;

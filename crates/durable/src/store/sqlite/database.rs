@@ -114,7 +114,7 @@ impl Database {
                         continue;
                     }
                 }
-                // What was carried out before is on disk.
+                // The items before `start` have their results already.
                 Err(Halt::Failure(Failure::Unavailable(reason) | Failure::Locked(reason))) if start > 0 => {
                     results.resize_with(items.len(), || Err(Rejected::Busy(reason.clone())));
                     break;

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 /// A row that can't be read is tried again after this time: somebody may have repaired it.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// They are known by their rowids: whatever else a row has may be what can't be read.
+/// They are known by their rowids: any other value of a row may be the one that can't be read.
 #[derive(Default)]
 pub(super) struct LeftAlone {
     until: HashMap<i64, Instant>,
     /// Stretches of indexes that can't be read.
     damages: HashSet<String>,
-    /// What no scan has said yet.
+    /// The reasons that no scan has returned yet.
     news: Vec<String>,
 }
 

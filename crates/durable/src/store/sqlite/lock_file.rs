@@ -32,7 +32,7 @@ pub(super) struct FileLock {
 impl FileLock {
     /// Makes this process the owner of the file.
     pub(super) fn take(path: &Path) -> Result<Self, Refusal> {
-        // By whatever name it is reached. One that is not there has one name.
+        // Symbolic links to the file lead to one lock. A file that is not there has one name.
         let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
         name.push("-lock");
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(name)?;

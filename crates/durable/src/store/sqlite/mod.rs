@@ -1,8 +1,8 @@
 //! SQLite: the file of one process.
 //!
-//! The file is in WAL mode. What must be on disk is committed with `synchronous=FULL`, which syncs
-//! the log. A claim is committed with `NORMAL`, which does not: the next commit's sync takes it
-//! along.
+//! The file is in WAL mode. Writes that must be on disk are committed with `synchronous=FULL`,
+//! which syncs the log. A claim is committed with `NORMAL`, which does not: the next commit's sync
+//! takes it along.
 
 mod batch;
 mod checkpoint;
@@ -59,11 +59,11 @@ impl SqliteStore {
 
     fn try_open(path: &Path) -> Result<Self, Refusal> {
         let mut lock = FileLock::take(path)?;
-        // SQLite opens what the lock is on, whatever becomes of the links on the way to it.
+        // SQLite opens the file that the lock is on, even if links on the way to it change.
         let path = path.canonicalize()?;
         lock.watch(path.clone())?;
         let connection = setup::connect(&path)?;
-        // What is committed is here first.
+        // A commit goes to this log first.
         let mut log = path.clone().into_os_string();
         log.push("-wal");
         lock.watch(log.into())?;

@@ -69,7 +69,7 @@ pub(super) fn dead_letter(row: &Row<'_>) -> Result<DeadLetter> {
     })
 }
 
-/// Whoever inserts a row by hand writes text.
+/// Reads a payload. A user who inserts a row by hand may write text.
 fn payload(row: &Row<'_>, index: usize) -> Result<Vec<u8>> {
     match row.get_ref(index)? {
         ValueRef::Blob(bytes) | ValueRef::Text(bytes) => Ok(bytes.to_vec()),

@@ -1,4 +1,4 @@
-//! Opens a file: its options, its tables, and the end of whoever owned its rows.
+//! Opens a file: its options, its tables, and the end of earlier leases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,8 @@ fn migrate(connection: &Connection) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Ends the leases of all. Nobody else can have the file open, so whoever had rows is gone.
+/// Ends the leases of all. Nobody else can have the file open, so the processes that had rows are
+/// gone.
 fn end_leases(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("UPDATE tourbillon_owners SET lease_until = 0")?;
     let added = connection.execute_batch(

@@ -1,4 +1,4 @@
-//! What happened to one key.
+//! The history of one key.
 
 use std::collections::HashMap;
 

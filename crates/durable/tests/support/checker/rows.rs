@@ -1,4 +1,4 @@
-//! What the store holds: nothing is lost, nothing comes back, nothing is made up.
+//! Rules for rows: nothing is lost, nothing comes back, nothing is made up.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What ran: never early, each attempt once, in order, and one at a time.
+//! Rules for runs: never early, each attempt once, in order, and one at a time.
 
 use std::collections::HashMap;
 
