@@ -1,7 +1,7 @@
 /*
- * One case of the comparison, with a timer of C. What to do, and how much of it, comes from the
- * command line: perf/src/compare/cases.rs has the numbers. The result is a line of JSON on standard
- * output. It is compiled once for each library, with -DLIBEVENT, -DLIBEV or -DLIBUV.
+ * One case of the comparison, with a timer of C. The command line says what to do, and how much of
+ * it: perf/src/compare/cases.rs has the numbers. The result is a line of JSON on standard output.
+ * It is compiled once for each library, with -DLIBEVENT, -DLIBEV or -DLIBUV.
  *
  * These loops belong to one thread, so each producer has its own.
  */
@@ -19,7 +19,7 @@ enum { ROUND = 16, ORDER_LENGTH = 1 << 18 };
 
 enum work { SCHEDULE, RING, RESET };
 
-/* What all producers do. */
+/* The work of all producers. */
 static enum work work;
 static bool is_reserved; /* W1: the timers and the library's memory have been touched before */
 static size_t timers, steps;

@@ -1,5 +1,5 @@
-// One case of the comparison, with the timers of Go's runtime. What to do, and how much of it, comes
-// from the command line: perf/src/compare/cases.rs has the numbers. The result is a line of JSON on
+// One case of the comparison, with the timers of Go's runtime. The command line says what to do,
+// and how much of it: perf/src/compare/cases.rs has the numbers. The result is a line of JSON on
 // standard output.
 package main
 
@@ -124,7 +124,7 @@ func touch() {
 	runtime.GC()
 }
 
-// nothing is what all that is never due would do.
+// nothing is the task of a timer that is never due.
 func nothing() {}
 
 func random(seed int) *rand.Rand {
@@ -173,7 +173,7 @@ func (r *run) report(prefix string, each int, prepare func(producer int) func())
 			until[producer] = nanos()
 			done.Done()
 			<-read
-			// What the producers hold is held until the CPU has been read.
+			// The producer keeps its timers until the CPU has been read.
 			runtime.KeepAlive(work)
 		})
 	}

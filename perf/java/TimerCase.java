@@ -23,12 +23,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * One case of the comparison, with a timer of Java's. What to do, and how much of it, comes from the command line:
+ * One case of the comparison, with a timer of Java's. The command line says what to do, and how much of it:
  * perf/src/compare/cases.rs has the numbers. The result is a line of JSON on standard output. Everything is first done
  * once at a smaller size, so that it is compiled.
  */
 public final class TimerCase {
-    /** What is scheduled: one object that each of the timers takes as it is. */
+    /** A task: one object that each of the timers takes as it is. */
     interface Task extends Runnable, TimerTask {
         @Override
         default void run(Timeout timeout) {
@@ -89,7 +89,7 @@ public final class TimerCase {
             this.executor = executor;
         }
 
-        /** One heap under a lock. What is cancelled is taken out at once, as else a ring would fill the memory. */
+        /** One heap under a lock. It takes a cancelled task out at once, as else a ring would fill the memory. */
         static Peer scheduledThreadPool() {
             ScheduledThreadPoolExecutor executor = new ScheduledThreadPoolExecutor(1, DAEMON);
             executor.setRemoveOnCancelPolicy(true);
@@ -405,7 +405,7 @@ public final class TimerCase {
         return new double[] {sum / operations, cpu / operations, operations * 1e3 / whole};
     }
 
-    /** What the timeouts of a run do: each is an object of its own, as a server's would be, with a pointer and a number. */
+    /** A record of a run's timeouts. Each task is an object of its own, as a server's is: a pointer and a number. */
     private static final class Recorder {
         final long[] deadlines;
         /** Lateness in nanoseconds; only the timer's thread writes. */
@@ -542,7 +542,7 @@ public final class TimerCase {
         long heap = java.totalMemory() - java.freeMemory();
         Object[] handles = fill(timer, timeouts, 0, null);
         settle(timer);
-        // What is resident depends on when the collector last ran; what is used does not, and is the lesser.
+        // The resident size depends on when the collector last ran. The used size does not, and is the lesser.
         System.gc();
         heap = java.totalMemory() - java.freeMemory() - heap;
         if (Own.strays > 0) {

@@ -1,5 +1,5 @@
-//! What this process costs: CPU time, which of its threads used it, and memory; and what machine it
-//! is on.
+//! The costs of this process: CPU time, which of its threads used it, and memory; and the machine
+//! that it is on.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -59,7 +59,7 @@ pub(crate) fn cpu_by_thread() -> Option<[f64; 4]> {
     Some(sums)
 }
 
-/// What Linux shows of this process and of the machine in `/proc`, by the crate `procfs`.
+/// This process and the machine, as Linux shows them in `/proc`, by the crate `procfs`.
 #[cfg(target_os = "linux")]
 mod proc {
     use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the operations do to memory that threads share, as `src/sync/count.rs` logs it.
+//! The operations' accesses to memory that threads share, as `src/sync/count.rs` logs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::sync_channel;

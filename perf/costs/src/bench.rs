@@ -68,7 +68,7 @@ enum Turned {
 }
 
 impl Turned {
-    /// What turns the engine, if the bench does.
+    /// Returns the driver of an engine that the bench turns itself.
     fn driver(&mut self) -> &mut Driver {
         match self {
             Self::Here(driver, _) => driver,

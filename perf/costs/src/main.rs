@@ -1,4 +1,4 @@
-//! `tourbillon-costs`: what each operation costs that can be counted, held to limits.
+//! `tourbillon-costs`: the countable costs of each operation, held to limits.
 //!
 //! Nothing here depends on time or on other programs. This program does one operation many times in
 //! a copy of itself that has no other thread: under callgrind, which counts instructions, and with
@@ -102,7 +102,7 @@ fn run(words: &[String]) -> Result<bool> {
     Ok(above.is_empty())
 }
 
-/// What a copy of this program does, for whoever measures it.
+/// Runs in a copy of this program: does the operation, for the meter that `how` names.
 fn be_measured(how: &str, operation: Operation) -> Result<()> {
     match how {
         "collect" => {
@@ -184,7 +184,7 @@ fn explained(operation: Operation, counting: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// What a program has written, if it has succeeded.
+/// Returns the standard output of a program that succeeds.
 fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().display().to_string();
     let failed = |what: String| format!("{program}: {what}");

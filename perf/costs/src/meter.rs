@@ -1,4 +1,4 @@
-//! How an operation is marked for whoever measures it.
+//! Meters: each measures an operation, or marks it for a tool that does.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;

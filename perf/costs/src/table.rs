@@ -31,7 +31,7 @@ const INSTRUCTIONS: usize = 7;
 /// Costs of one operation; none where there is no such thing, or where it could not be found out.
 pub(crate) type Costs = [Option<f64>; COLUMNS.len()];
 
-/// What was counted, and by what.
+/// The costs of operations, with the compiler and the clock that they were counted with.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
     compiler: String,

@@ -1,4 +1,4 @@
-//! What is measured: the cases, the numbers of each, and the figures that it reports.
+//! The cases: the numbers of each, and the figures that it reports.
 //!
 //! The numbers are data, so that the programs in other languages do the same: they get them on
 //! their command lines, and have none of their own.
@@ -90,7 +90,7 @@ const TAIL: &[Metric] = &[
 const INSTRUCTIONS: &[Metric] =
     &[less("instructions", "instructions/request, server, without the kernel", 0), count("batch", "requests/round")];
 
-/// What is done in a case.
+/// The work of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// W1.

@@ -23,11 +23,11 @@ pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Re
     let child = command.spawn().with_context(|| format!("cannot run {program}"))?;
     let pid = Pid::from_raw(child.id().cast_signed());
     let (send, ended) = channel();
-    // What it prints is read meanwhile, so that it is never held up.
+    // A thread reads its output meanwhile, so that a full pipe never holds it up.
     thread::spawn(move || _ = send.send(child.wait_with_output()));
     let Ok(output) = ended.recv_timeout(patience) else {
         kill(pid, Signal::SIGKILL).context("cannot end the process")?;
-        // What it has started may hold its pipes still, and is not waited for.
+        // Processes that it has started may hold its pipes still. Nobody waits for those.
         let _ = ended.recv_timeout(Duration::from_secs(1));
         bail!("it took longer than {} s", patience.as_secs());
     };
@@ -38,8 +38,8 @@ pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Re
     Line::read(&String::from_utf8_lossy(&output.stdout), job.case)
 }
 
-/// What a program says when it fails: its error, or its panic or exception, or the last that it
-/// says.
+/// Returns the reason that a failed program gives: its error, or its panic or exception, or its
+/// last line.
 fn reason(errors: &str) -> &str {
     let error = errors.lines().find_map(|line| line.strip_prefix("error: "));
     let after_panic = || errors.lines().skip_while(|line| !line.contains("panicked at")).nth(1);
@@ -57,12 +57,12 @@ pub(crate) struct Line {
     pub(crate) producers: usize,
     /// By the keys of the case's metrics.
     pub(crate) metrics: BTreeMap<String, f64>,
-    /// What else is to be known about the run: versions, settings.
+    /// Other facts about the run: versions, settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }
 
-/// What a run found: figures by the keys of the case's metrics, and what else is to be known.
+/// The figures of a run by the keys of the case's metrics, and other facts about it.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) values: Vec<(&'static str, f64)>,

@@ -51,7 +51,7 @@ const ARMING: Duration = Duration::from_millis(50);
 /// Where the answer to a request goes.
 type Answer = oneshot::Sender<()>;
 
-/// What the tasks share.
+/// The state that the tasks share.
 struct Shared {
     is_over: AtomicBool,
     /// By connection.

@@ -1,4 +1,4 @@
-//! What a run was made on and with.
+//! The machine and the versions of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;

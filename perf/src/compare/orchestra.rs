@@ -1,4 +1,4 @@
-//! Who plays when: for each repetition each case, and in each case each system in its turn.
+//! The order of the runs: for each repetition each case, and in each case each system in its turn.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -19,7 +19,7 @@ use super::systems::names::{How, Name};
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Who is compared.
+/// A system, or a build of one, that is compared.
 #[derive(Debug)]
 struct Player {
     called: String,

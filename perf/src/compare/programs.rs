@@ -1,6 +1,5 @@
-//! What it takes to start a program that measures: this one, or one of those that scripts/peers
-//! makes for the timers of other languages. They take the options of a case, and print the same
-//! line.
+//! The programs that measure: this one, and those that scripts/peers makes for the timers of other
+//! languages. They take the options of a case, and print the same line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +11,7 @@ use super::systems::names::Java;
 const MAIN: &str = "TimerCase";
 /// Netty as Debian has it. The other timers of Java need it, too, as their program knows it.
 const NETTY: &str = "/usr/share/java/netty-common.jar";
-/// What scripts/peers adds with --newer, in its folder.
+/// Files that scripts/peers adds with --newer, in its folder.
 const NEWER_NETTY: &str = "netty-common-4.2.jar";
 const NEWER_JAVA: &str = "jdk-25/bin/java";
 const NEWER_PROGRAMS: [&str; 1] = ["go-timers"];
@@ -123,7 +122,7 @@ fn memory(job: &Job) -> Vec<String> {
     }
     options.extend([format!("-Xms{heap}m"), format!("-Xmn{young}m")]);
     let further = match job.case.work {
-        // What a thread has to allocate in counts as used, and would be large in a large heap.
+        // A thread's allocation buffer counts as used, and would be large in a large heap.
         Work::Memory => ["-XX:TLABSize=16k", "-XX:-ResizeTLAB"],
         _ => ["-XX:+UseTransparentHugePages", "-XX:+AlwaysPreTouch"],
     };

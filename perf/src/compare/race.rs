@@ -12,7 +12,7 @@ use super::systems::system::{Producer, System};
 use crate::duration::nanos;
 use crate::process::CpuTime;
 
-/// What a race took.
+/// The result of a race.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lap {
     /// Per operation as a producer saw it; the mean of them.
@@ -40,14 +40,14 @@ pub(crate) fn race<S: System, P>(
 ) -> Result<Lap> {
     let ready = Barrier::new(producers + 1);
     let start = Barrier::new(producers + 1);
-    // What was prepared is dropped only when the CPU has been read.
+    // The producers drop what they prepared only when the CPU has been read.
     let done = Barrier::new(producers + 1);
     thread::scope(|scope| {
         let threads: Vec<_> = (0..producers)
             .map(|number| {
                 let (ready, start, done) = (&ready, &start, &done);
                 let (prepare, work) = (&prepare, &work);
-                // Whatever fails, all the barriers are passed, so that no thread is left waiting.
+                // Even a producer that fails passes all barriers, so that none is left waiting.
                 let body = move || {
                     let mut prepared = system.producer().and_then(|mut producer| {
                         let prepared = prepare(&mut producer, number)?;

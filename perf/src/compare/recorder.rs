@@ -1,5 +1,4 @@
-//! What the timeouts of a run do when they are due: they are counted, once each, and how late they
-//! were is kept.
+//! A record of the timeouts of a run: it counts each that runs, once, and keeps how late it was.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,7 +26,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// The number of a timeout that no thread waits for.
 const STRAY: u32 = u32::MAX;
 
-/// What is scheduled: a pointer and a number, which is what a server's closure holds at the least.
+/// The task of a timeout: a pointer and a number, the least that a server's closure holds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task {
     recorder: &'static Recorder,
@@ -53,8 +52,8 @@ pub(crate) struct Recorder {
     groups: Box<[CachePadded<AtomicU32>]>,
     groups_left: CachePadded<AtomicU32>,
     last_ran: OnceLock<Instant>,
-    /// Who waits for the last, and is woken by it: one that looked again and again would be
-    /// measured with the rest.
+    /// The thread that waits for the last timeout, which wakes it: one that looked again and again
+    /// would be measured with the rest.
     waiting: OnceLock<Thread>,
     twice: AtomicU64,
     strays: AtomicU64,
@@ -64,7 +63,7 @@ pub(crate) struct Recorder {
 /// here: each deadline is kept as it was asked for, and each task reads the clock.
 #[derive(Debug)]
 pub(crate) struct Lateness {
-    /// What was early counts as zero.
+    /// An early run counts as zero.
     pub(crate) late_ns: Histogram<u64>,
     pub(crate) early: u64,
     pub(crate) missing: u64,
@@ -170,7 +169,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What came of those whose lateness was kept.
+    /// Returns how late the timeouts were whose lateness was kept.
     pub(crate) fn lateness(&self) -> Result<Lateness> {
         let twice = self.twice.load(Ordering::Relaxed);
         let mut lateness = Lateness { late_ns: Histogram::new(3)?, early: 0, missing: 0, twice };

@@ -1,4 +1,4 @@
-//! What a comparison found: every run, and the medians. Its JSON is this, field by field, and
+//! The result of a comparison: every run, and the medians. Its JSON is this, field by field, and
 //! `report` reads it back without the runs.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ pub(crate) struct Report {
     pub(crate) scale: f64,
     /// A round trip of a cache line below this is near.
     pub(crate) near_below_ns: f64,
-    /// What the others are compared with.
+    /// The system or build that the others are compared with.
     pub(crate) reference: String,
     pub(crate) minutes: f64,
-    /// What each name means.
+    /// The meaning of each name.
     pub(crate) systems: BTreeMap<String, String>,
     pub(crate) tables: Vec<TableOf>,
 }

@@ -20,11 +20,11 @@ use super::options::{Pace, REQUEST_TIMEOUT, SILENT};
 use super::recorder::Kind;
 use super::{SEED, Shared, count_schedule};
 
-/// Connections opened but not accepted yet. What comes when a listener's queue is full, the kernel
-/// drops, and a client that believes itself connected may be reset for it seconds later.
+/// Connections opened but not accepted yet. While a listener's queue is full, the kernel drops what
+/// comes, and a client that believes itself connected may be reset for it seconds later.
 const UNACCEPTED_AT_MOST: u64 = 100;
 
-/// What the clients saw.
+/// The clients' account of a run.
 #[derive(Debug, Default)]
 pub(super) struct ClientsOutcome {
     pub(super) counts: Counts,
@@ -35,7 +35,7 @@ pub(super) struct ClientsOutcome {
     /// Reaped because they had spoken too late themselves: this machine was too busy. The server
     /// looks into the socket before it reaps.
     pub(super) late_themselves: u64,
-    /// What they saw of connections that the server closed without a word.
+    /// Clients whose connection broke, each with the last message that it heard.
     pub(super) closed_why: Vec<String>,
 }
 
@@ -89,8 +89,8 @@ impl Client {
         work(&mut self.outcome.lock().expect("no client panics"))
     }
 
-    /// Speaks at once, as whoever connects has something to say. It also tells the server who this
-    /// is.
+    /// Speaks at once, as a client that connects has something to say. It also tells the server who
+    /// this is.
     async fn live(mut self) {
         let mut number = 0;
         while !*self.shared.finishing.borrow() {

@@ -1,9 +1,9 @@
-//! What goes over the sockets: messages of 16 bytes.
+//! The messages on the sockets, of 16 bytes each.
 
 /// Bytes of a message.
 pub(super) const LENGTH: usize = 16;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum What {

@@ -50,7 +50,7 @@ use slots::Slots;
 const GRACE: Duration = Duration::from_secs(5);
 /// How long all connections may take to be opened, and how long to be closed.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What [`cpu_by_thread`] tells apart.
+/// The groups of threads that [`cpu_by_thread`] tells apart.
 const CPU_OF: [&str; 4] = [
     "CPU of the engine, its tasks included, s",
     "CPU of the server, s",
@@ -147,7 +147,7 @@ fn perform(args: &ConnectionsArgs, pace: Pace) -> Result<Report> {
 
     let unfired = timer.shutdown().context("the engine would not shut down")?;
     let fired = recorder.sum().fired_in_all();
-    // Whatever wrongly runs after shutdown gets a moment to show itself.
+    // A task that wrongly runs after shutdown gets a moment to show itself.
     thread::sleep(Duration::from_millis(50));
     let tasks = recorder.sum();
     let closing = Closing {
@@ -168,7 +168,7 @@ fn count_schedule(counts: &mut Counts, accepted: bool) {
     *(if accepted { &mut counts.scheduled } else { &mut counts.rejected }) += 1;
 }
 
-/// What the two ends of the sockets share.
+/// The state that the two ends of the sockets share.
 #[derive(Debug)]
 struct Shared {
     pace: Pace,

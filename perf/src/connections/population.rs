@@ -13,11 +13,13 @@ use super::{SEED, count_schedule};
 
 /// How often the producer works.
 const BEAT: Duration = Duration::from_millis(10);
-/// What is reset and cancelled would expire after this, give or take half of it: milliseconds.
+/// A timeout that is reset and cancelled would expire after this, give or take half of it:
+/// milliseconds.
 const KEPT_MS: u64 = 10_000;
 /// Share of the new timeouts that are left to expire; the others are reset and cancelled at random.
 const EXPIRING: f64 = 0.3;
-/// What is left to expire does so after this on average, from a third of it to five thirds.
+/// A timeout that is left to expire does so after this on average, from a third of it to five
+/// thirds.
 const LIFE: Duration = Duration::from_secs(3);
 /// How often the dice are thrown for a timeout that can be reset or cancelled. In a small
 /// population all may be waiting to expire.
@@ -30,7 +32,7 @@ pub(super) struct Load {
     pub(super) resets: f64,
 }
 
-/// What the producer did.
+/// The producer's counts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Produced {
     pub(super) counts: Counts,
@@ -74,7 +76,7 @@ impl Population {
         let (mut made, mut reset) = (0.0, 0.0);
         let mut beat = begin;
         while beat < end {
-            // What is due by now, including what earlier beats could not do in time.
+            // The work of all this time is due, with what earlier beats could not do in time.
             let elapsed = begin.elapsed().min(end - begin).as_secs_f64();
             // More than that if more has fired: the population keeps its number.
             while let Some(place) = self.slots.take_vacant() {

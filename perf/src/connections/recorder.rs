@@ -1,5 +1,5 @@
-//! What the tasks of the timeouts write down when they run: that they ran, how late, and whether
-//! they were allowed to.
+//! The record that the tasks of the timeouts write when they run: that they ran, how late, and
+//! whether they were allowed to.
 //!
 //! Tasks run on the engine's pool threads (or workers), many a millisecond. Each thread writes to a
 //! page of its own, so that this bookkeeping is not what is measured; the lock of a page is only
@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 
 use crate::duration;
 
-/// What a timeout is for.
+/// The use of a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One of those without sockets.
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 /// Pages; threads beyond this number share.
 const PAGES: usize = 32;
 
-/// What tasks have written down.
+/// A page of the tasks' record, or the sum of all pages.
 #[derive(Debug, Clone)]
 pub(super) struct Page {
     /// Tasks that ran, by kind.

@@ -21,13 +21,13 @@ pub(super) struct Closing {
     pub(super) produced: Produced,
     pub(super) server: ServerOutcome,
     pub(super) clients: ClientsOutcome,
-    /// What the tasks wrote down.
+    /// The tasks' record.
     pub(super) tasks: Page,
     /// Timeouts without sockets that this program holds for pending.
     pub(super) armed: u64,
     /// Tasks that ran after shutdown had returned.
     pub(super) after_shutdown: u64,
-    /// What shutdown handed back.
+    /// Timeouts that shutdown handed back.
     pub(super) handed_back: u64,
     /// The engine's own counts after the shutdown.
     pub(super) stats: Stats,
@@ -39,7 +39,7 @@ pub(super) struct Report {
     /// Every check held.
     pub(super) passed: bool,
     pub(super) checks: Vec<Check>,
-    /// What the two ends saw of connections that broke.
+    /// The two ends' reports of connections that broke.
     pub(super) broken: Vec<String>,
     pub(super) connections: BTreeMap<&'static str, u64>,
     /// On timeouts without sockets.

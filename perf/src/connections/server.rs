@@ -2,7 +2,7 @@
 //!
 //! Each connection is a task. It has an idle timeout that is reset by every message. Each request
 //! has a deadline that is cancelled when the answer is written, and a work step in between, so that
-//! the deadline is truly pending for a while. What is due comes as a signal from the engine.
+//! the deadline is truly pending for a while. A timeout that fires sends its connection a signal.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,7 +28,7 @@ use crate::accept::{self, Next, PAUSE};
 /// usual range has 28,232, and others use it too.
 const PER_LISTENER: usize = 20_000;
 
-/// What the server counted.
+/// The server's account of a run.
 #[derive(Debug, Default)]
 pub(super) struct ServerOutcome {
     pub(super) counts: Counts,
@@ -43,11 +43,11 @@ pub(super) struct ServerOutcome {
     pub(super) rescued: u64,
     /// The idle timeout had fired, but a request was being worked on.
     pub(super) kept_at_work: u64,
-    /// What it saw of connections that broke before the run was over.
+    /// Its reports of connections that broke before the run was over.
     pub(super) broken: Vec<String>,
 }
 
-/// What a task of the engine tells a connection. The numbers are never used twice within a
+/// A signal from a task of the engine to a connection. The numbers are never used twice within a
 /// connection, so that a signal can't be taken for that of a later timeout.
 #[derive(Debug, Clone, Copy)]
 enum Signal {
@@ -285,7 +285,7 @@ impl Connection {
             return false;
         }
         let over = self.idle_since + self.shared.pace.idle_timeout;
-        // Whoever has spoken is not idle, even if this thread was too busy to listen in time.
+        // A client that has spoken is not idle, even if this thread was too busy to listen in time.
         match self.stream.try_read(&mut self.buffer[self.have..]) {
             Ok(count @ 1..) => {
                 self.take(count);

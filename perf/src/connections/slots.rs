@@ -1,4 +1,4 @@
-//! What this program knows of each timeout without a socket, independently of the engine.
+//! This program's own record of each timeout without a socket, independent of the engine.
 //!
 //! A slot is the place of one timeout, and of its successors when it has fired or was cancelled.
 //! Its word packs a generation, so that a task that runs twice is caught even when the place has

@@ -1,4 +1,4 @@
-//! Whose limits a server goes by.
+//! The limits of a server or a client: ours, Tokio's, or none.
 
 use std::future::Future;
 use std::time::Duration;

@@ -15,11 +15,11 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::Barrier;
 
-/// What to send.
+/// The requests to send.
 #[derive(Debug, Clone)]
 pub(super) struct Load {
     pub(super) address: SocketAddr,
-    /// What is asked for by HTTP; `None`: 64 bytes, which come back.
+    /// The path of the HTTP requests; `None`: 64 bytes, which come back.
     pub(super) path: Option<String>,
     pub(super) connections: usize,
     /// Of all connections together.

@@ -31,7 +31,7 @@ use crate::{json_file, number, text_table, valgrind};
 use load::{Load, send};
 pub(crate) use server::{ServerTimers, serve};
 
-/// What stands for the address in a command.
+/// The placeholder for the address in a command.
 const ADDRESS: &str = "{}";
 /// How long a server may take until it listens: it is slow here.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ pub(crate) struct InstructionsArgs {
     #[arg(long, requires = "program", conflicts_with = "path")]
     echo: bool,
 
-    /// What another server is asked for
+    /// The path that another server is asked for
     #[arg(long, default_value = "/", requires = "program")]
     path: String,
 
@@ -119,7 +119,7 @@ pub(crate) fn run_server(args: &ServerArgs) -> Result<bool> {
     }
 }
 
-/// What was counted.
+/// The result of a count.
 #[derive(Debug, Serialize)]
 struct Report {
     machine: Machine,

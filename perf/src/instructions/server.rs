@@ -29,7 +29,7 @@ const HEAD: Duration = Duration::from_secs(30);
 const REQUEST: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(60);
 
-/// Whose limits a server has.
+/// The timers that a server's limits use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServerTimers {
     Tourbillon,

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Real time left for the last connection to expire before a gap is skipped.
 const BEFORE_A_SKIP: Duration = Duration::from_millis(20);
 
-/// What came of it.
+/// The outcome of a replay.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) counts: Counts,
@@ -42,7 +42,7 @@ enum Turned {
     ByWorkers,
 }
 
-/// What the tasks see.
+/// The state that the tasks of the connections share.
 #[derive(Debug)]
 struct Connections {
     clock: Option<ManualClock>,
@@ -168,7 +168,8 @@ impl Connections {
 }
 
 impl Turned {
-    /// Lets the time come, and what is due by then expire. By hand nothing is left that is due.
+    /// Lets the time come, and the timeouts that are due by then expire. By hand none is left that
+    /// is due.
     fn reach(&mut self, time: Instant) -> Result<()> {
         let Self::ByHand(driver, clock) = self else {
             thread::sleep(time.saturating_duration_since(Instant::now()));

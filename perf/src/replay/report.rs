@@ -18,9 +18,9 @@ pub(super) struct Report {
     /// Of the real clock.
     pub(super) speed: Option<f64>,
     pub(super) contents: Contents,
-    /// What the engine came to.
+    /// The engine's counts.
     pub(super) counts: Counts,
-    /// What sorting came to.
+    /// The counts by sorting.
     pub(super) check_by_sorting: Counts,
     pub(super) agree: bool,
     /// Ran, or were gone, before their deadline.

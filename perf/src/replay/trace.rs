@@ -46,7 +46,7 @@ impl Trace {
     }
 }
 
-/// What was in a file.
+/// A summary of a log file.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Contents {
     pub(super) lines: u64,
@@ -101,7 +101,7 @@ fn read_lines(mut file: impl BufRead) -> Result<(Trace, Contents)> {
     Ok((trace, contents))
 }
 
-/// What a replay comes to.
+/// The counts of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     pub(super) requests: u64,

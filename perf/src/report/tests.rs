@@ -1,4 +1,4 @@
-//! What the page says of a peer that breaks a promise, and of one that can't do a case.
+//! The page's words for a peer that breaks a promise, and for one that can't do a case.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! What the tasks and the producers of one engine share, and the clock and the violations of a run.
+//! The state that the tasks and the producers of one engine share, and the clock and the violations
+//! of a run.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};

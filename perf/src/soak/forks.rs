@@ -17,7 +17,7 @@ use super::tally::Count;
 
 /// How long a child may take: it starts threads on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What a child ends with that can't start a thread.
+/// The exit status of a child that can't start a thread.
 const STUCK: i32 = 3;
 
 /// One child after the other until it is over.

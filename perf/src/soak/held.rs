@@ -10,7 +10,7 @@ use tourbillon::{Timeout, TimeoutGuard};
 
 use super::tally::{Count, Tally};
 
-/// What is known of one engine's timeouts, and where it is counted.
+/// The ledger of one engine's timeouts, and the tally of the run.
 pub(crate) struct Checked {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Arc<Tally>,
@@ -79,7 +79,7 @@ impl Held {
         if took {
             self.checked.tally.did(Count::CancelTook);
         }
-        // Whatever the answer, it is over; and it reads so.
+        // The timeout is over, whatever `cancel` returned, and the handle says so.
         if timeout.is_pending() || took && (!timeout.is_cancelled() || timeout.is_expired()) {
             self.checked.ledger.fault(self.id, Fault::HandleDisagrees);
         }

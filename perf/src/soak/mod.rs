@@ -92,7 +92,7 @@ two.";
 const A_LINE: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// What all threads of a run share.
+/// The state that all threads of a run share.
 struct Run {
     seed: u64,
     subjects: Arc<Vec<Arc<Subject>>>,

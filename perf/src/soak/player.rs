@@ -15,7 +15,7 @@ use super::subject::Subject;
 use super::tally::{Count, Tally};
 use super::work::{Body, Place, Rule, Way, many, once, series};
 
-/// What producers send each other.
+/// A handle that one producer sends another.
 pub(crate) enum Parcel {
     /// To be cancelled or reset there.
     Handle(Held),

@@ -1,4 +1,4 @@
-//! What was survived.
+//! The result of a soak.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

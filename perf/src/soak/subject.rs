@@ -24,7 +24,7 @@ const BOARD: usize = 64;
 /// How long a driver sleeps at most.
 const LONGEST_REST: Duration = Duration::from_millis(20);
 
-/// What an engine is made of.
+/// The plan of an engine: its executor, its clock and its other options.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) name: String,
@@ -142,8 +142,8 @@ impl Subject {
         self.context.timer()
     }
 
-    /// Ends the engine, in the way that is counted as `how`. What was handed back is dropped, or,
-    /// some of it, run by hand.
+    /// Ends the engine, in the way that is counted as `how`. Of the timeouts that come back, it
+    /// runs some by hand, and drops the rest.
     pub(crate) fn stop(&self, how: Count) {
         let Some(timer) = self.timer() else { return };
         self.context.tally.did(how);
@@ -230,7 +230,7 @@ impl Subject {
         self.jumping.is_none().then(|| self.ledger().latest())
     }
 
-    /// What holds at any time.
+    /// Checks the limit on pending timeouts, which holds at any time.
     pub(crate) fn look(&self) {
         if let (Some(limit), Some(timer)) = (self.limit, self.timer()) {
             let pending = timer.pending();

@@ -6,7 +6,8 @@ use testkit::ledger::Ends;
 
 macro_rules! counts {
     ($($section:literal: $($variant:ident = $text:literal),+;)+) => {
-        /// What is counted: operations, faults that were injected, ways to stop an engine.
+        /// The things that are counted: operations, faults that were injected, ways to stop an
+        /// engine, ends of timeouts.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Count { $($($variant,)+)+ }
 

@@ -1,4 +1,4 @@
-//! What is scheduled, and the ways to schedule it: each call with its record.
+//! The tasks of a soak, and the ways to schedule them: each call with its record.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock};
@@ -13,10 +13,11 @@ use super::context::{TaskContext, Token};
 use super::held::Held;
 use super::tally::Count;
 
-/// What a task panics with: by `resume_unwind`, which calls no panic hook, so nothing is printed.
+/// The payload of a task's panic, which `resume_unwind` raises without a panic hook, so nothing is
+/// printed.
 struct Deliberate;
 
-/// What a task does.
+/// The behaviour of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
     Plain,

@@ -1,8 +1,8 @@
-//! What many write for themselves: a binary heap under a mutex, and a thread that sleeps on a
-//! condition variable.
+//! A timer as many programmers write their own: a binary heap under a mutex, and a thread that
+//! sleeps on a condition variable.
 //!
-//! With what a careful author adds: a reset to a later deadline leaves the heap alone, a cancelled
-//! task is dropped at once, and when most of the heap is cancelled it is swept.
+//! A careful author's additions are there: a reset to a later deadline leaves the heap alone, a
+//! cancelled task is dropped at once, and when most of the heap is cancelled it is swept.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,7 +28,7 @@ struct Look {
     turn: u32,
 }
 
-/// What is pending, or free if it has no task. `turn` tells its users apart.
+/// A pending timeout, or free if it has no task. `turn` tells its users apart.
 struct Slot {
     deadline: Instant,
     turn: u32,

@@ -22,7 +22,7 @@ pub(crate) enum How {
 /// A timer of the Java program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Java {
-    /// What the program calls it.
+    /// Its name in that program.
     pub(crate) timer: &'static str,
     /// Whether it is in the newer Netty, and not in that of Debian.
     pub(crate) newer_netty: bool,

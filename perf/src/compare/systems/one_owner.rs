@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use super::system::{Plan, Producer, System};
 use crate::compare::recorder::Recorder;
 
-/// What a producer has to itself.
+/// A timer that a producer has to itself.
 pub(crate) trait Owner: Producer + Sized + 'static {
     fn new(plan: &Plan) -> Result<Self>;
 }
@@ -29,7 +29,7 @@ impl<O: Owner> System for OneEach<O> {
         O::new(&self.0)
     }
 
-    /// What was scheduled is in it.
+    /// Each owner has already taken in its timeouts.
     fn settle(&self) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What is asked of a system under test, and of a thread that uses one.
+//! The interface of a system under test, and of a thread that uses one.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use crate::compare::recorder::{Recorder, Task};
 /// How long a system may take to take in what it was given.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a workload tells a system before it starts.
+/// The settings that a workload gives a system before it starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     /// Timeouts to reserve memory for, of all producers together, where it can be done.

@@ -13,7 +13,7 @@ use crate::compare::recorder::Task;
 /// With its defaults.
 pub(crate) type Pooled = Engine<false, 0>;
 pub(crate) type TwoShards = Engine<false, 2>;
-/// What expires runs on the worker.
+/// Expired timeouts run on the worker.
 pub(crate) type OnWorker = Engine<true, 0>;
 
 /// With so many shards, or as many as it has by default if that is none.
@@ -26,7 +26,7 @@ impl<const INLINE: bool, const SHARDS: usize> System for Engine<INLINE, SHARDS> 
     fn start(plan: &Plan) -> Result<Self> {
         let mut builder = Timer::builder().tick_duration(plan.tick);
         if let Some(capacity) = plan.capacity {
-            // What a thread keeps for itself, and the marker of each.
+            // The entries that each thread keeps for itself, and its marker.
             builder = builder.capacity(capacity + 256 * (plan.producers + 1));
         }
         if SHARDS > 0 {

@@ -114,7 +114,7 @@ impl Producer for Turned {
         !is_earlier || self.wheel.reinsert(&mut self.slots, place, item)
     }
 
-    /// What is due is collected and then run, as nexus-timer's user does it.
+    /// Collects the tasks that are due and then runs them, as nexus-timer's user does.
     fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
         turn_until_done(recorder, limit, |now| {
             let now = self.ns(now) / self.tick_ns;

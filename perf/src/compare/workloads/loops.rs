@@ -96,7 +96,7 @@ pub(super) fn reset<S: System>(system: &S, job: &Job) -> Result<Metrics> {
         resets,
         |producer, number| {
             let handles = fill::<S>(producer, keep_alives, job.delays(), task)?;
-            // What is measured is a reset in the wheel, where it stays nearly always.
+            // The race measures a reset in the wheel, where the timeout stays nearly always.
             producer.flush()?;
             system.settle()?;
             let mut random = random(number);

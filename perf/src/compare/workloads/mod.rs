@@ -1,5 +1,5 @@
-//! What the systems are given to do: W1 to W9, and W13. Delays are random with a fixed seed, the
-//! same for every system.
+//! The workloads of the systems: W1 to W9, and W13. Delays are random with a fixed seed, the same
+//! for every system.
 
 mod loops;
 mod scaling;
@@ -45,7 +45,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
     Ok(metrics)
 }
 
-/// What a thread holds of a timeout.
+/// A thread's handle of a timeout.
 type Handle<S> = <<S as System>::Producer as Producer>::Handle;
 
 /// Delays of timeouts that must not expire while they are measured.

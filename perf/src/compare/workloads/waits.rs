@@ -104,7 +104,7 @@ fn wakeups_of_others() -> Result<u64> {
 pub(super) fn burst<S: System>(system: &S, job: &Job, clock: bool) -> Result<Metrics> {
     let tasks = u32::try_from(job.timeouts())?;
     let mut producer = system.producer()?;
-    // What a task writes lies beside what its neighbours write, and a thread gets neighbours.
+    // Neighbouring tasks write side by side, and a thread gets neighbours.
     let recorder = if clock { Recorder::timing(tasks) } else { Recorder::counting(tasks) };
     let deadline = Instant::now() + AHEAD + AHEAD_EACH * tasks;
     // Held until the end, as the owners of connections hold theirs.

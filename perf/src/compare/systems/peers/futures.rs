@@ -202,8 +202,8 @@ pub(crate) struct PingoraKind;
 impl Kind for PingoraKind {
     type Future = Timeout<Pending<()>, FastOrTokioTimeout>;
 
-    /// What is longer than a quarter of an hour it would by default give to tokio, which is another
-    /// row.
+    /// By default it would give a timeout longer than a quarter of an hour to tokio, which is
+    /// another row.
     fn start(_plan: &Plan) -> Result<Self> {
         set_fast_timeout_to_tokio_threshold(None);
         Ok(Self)

@@ -14,7 +14,7 @@ use crate::compare::systems::system::{Plan, Producer, System};
 /// Ids of one producer; the others' begin above.
 const IDS: u64 = 1 << 40;
 
-/// What it keeps for a timeout: a state of our own, so that no closure need be boxed.
+/// The state that it keeps for a timeout: one of our own, so that no closure need be boxed.
 #[derive(Debug)]
 pub(crate) struct State {
     id: u64,

@@ -1,4 +1,4 @@
-//! What the server counts, and how late its pacing timers are: from the deadline that was asked for
+//! The server's counts, and how late its pacing timers are: from the deadline that was asked for
 //! until the session's next step, so with the time until a future that was woken is polled.
 
 use anyhow::{Context, Result};
@@ -82,7 +82,7 @@ impl Books {
         self.now.replies += 1;
         self.now.early += u64::from(now_ns < deadline_ns);
         if self.phase != Phase::After {
-            // It grows as far as it has to, so there is no error. What saturates does not grow.
+            // It grows as far as it has to, so there is no error. An early timer counts as zero.
             let _ = self.lateness_ns.record(now_ns.saturating_sub(deadline_ns));
         }
     }

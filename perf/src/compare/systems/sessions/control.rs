@@ -20,7 +20,7 @@ use crate::process::CpuTime;
 /// How long it may take until all sessions are open.
 const OPENING: Duration = Duration::from_secs(120);
 
-/// What a run found.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) served: Served,
@@ -30,7 +30,7 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
 }
 
-/// What a server is made of: its socket, the phases to follow, and when to end.
+/// The parts of a server: its socket, the phases to follow, and the signal to end.
 pub(super) struct Stage {
     pub(super) socket: UdpSocket,
     pub(super) phase: Arc<AtomicCell<Phase>>,

@@ -23,7 +23,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// It looks this often whether it is time for the next request.
 const LOOK: Duration = Duration::from_micros(250);
 
-/// What the clients saw.
+/// The clients' account of a run.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Seen {
     /// Requests that were sent for the first time.

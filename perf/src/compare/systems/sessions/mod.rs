@@ -69,7 +69,7 @@ struct Plan {
     until: Until,
 }
 
-/// What a server says when it is over.
+/// The server's account of a run.
 #[derive(Debug)]
 struct Served {
     books: Books,

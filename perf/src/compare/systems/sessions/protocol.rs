@@ -1,5 +1,5 @@
-//! What a session does: which timers it arms and cancels at a datagram, and what follows when one
-//! is due. It knows neither the timers nor the sockets.
+//! The protocol of a session: it arms and cancels timers at a datagram, and acts when one is due.
+//! It knows neither the timers nor the sockets.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -41,11 +41,11 @@ const DOUBLINGS: u32 = 5;
 pub(super) trait Alarms {
     fn arm(&mut self, kind: Kind, delay: Duration);
 
-    /// What was armed comes up no more, or the session is told and finds that it is not armed.
+    /// The timer comes up no more, or the session is told and finds that it is not armed.
     fn cancel(&mut self, kind: Kind);
 }
 
-/// What is to be done.
+/// A step that a session asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,

@@ -60,7 +60,7 @@ impl Datagram {
 /// Datagrams of one system call.
 pub(super) const BATCH: usize = 64;
 
-/// What the kernel may keep for a socket. A datagram takes some 768 bytes there.
+/// Bytes that the kernel may keep for a socket. A datagram takes some 768 there.
 const BUFFER: usize = 16 << 20;
 
 /// Opens a socket on loopback that never blocks, with large buffers.
@@ -159,7 +159,7 @@ impl Outgoing {
         self.to.push(SocketAddr::V4(to).into());
     }
 
-    /// Sends all. What the kernel refuses is lost, as UDP may lose it, and counted.
+    /// Sends all. A datagram that the kernel refuses is lost, as UDP may lose it, and counted.
     pub(super) fn flush(&mut self, socket: &impl AsFd) {
         for (buffers, to) in self.buffers.chunks(BATCH).zip(self.to.chunks(BATCH)) {
             self.refused += (to.len() - send(socket, buffers, to)) as u64;

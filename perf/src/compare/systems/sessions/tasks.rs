@@ -125,7 +125,7 @@ async fn turn(mut driver: tourbillon::Driver) {
     }
 }
 
-/// What the tasks of a server share. They all run on its thread.
+/// The state that the tasks of a server share. They all run on its thread.
 struct Here {
     protocol: Protocol,
     books: Books,
@@ -239,7 +239,7 @@ struct Driver<S> {
     session: Session,
     inlet: Inlet,
     timer: Option<Pin<Box<S>>>,
-    /// What the timer is set to.
+    /// The deadline that the timer is set to.
     deadline_ns: Option<u64>,
 }
 
