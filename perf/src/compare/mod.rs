@@ -101,7 +101,7 @@ all systems, `all` far longer.
 
 The timers that are Rust crates need the feature `peers`. Netty 4.1, scheduled-thread-pool,
 libevent, libev and libuv need scripts/peers to have been run; netty-4.2, fork-join-pool and go
-need scripts/peers --newer. What is not there is shown as not measured.
+need scripts/peers --newer. A system that is not there is shown as not measured.
 
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- compare --json run.json

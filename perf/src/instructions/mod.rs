@@ -76,8 +76,8 @@ Servers:
 The limits are Tourbillon's, Tokio's, or there are none. Each server has one thread, and a timer's
 own thread counts as well. The kernel's instructions do not: callgrind sees none of them.
 
-A server is much slower under callgrind. What a timer does by the clock, such as to look each 10 ms
-whether something is due, weighs so much more for each request than it does in service.
+A server is much slower under callgrind. The work that a timer does by the clock, such as a look
+each 10 ms whether something is due, weighs so much more for each request than it does in service.
 
 SERVER and TIMERS name another program in the table. {} in its COMMAND stands for the address that it
 is to listen on, and spaces divide the arguments; it ends on SIGINT. scripts/pingora --instructions
