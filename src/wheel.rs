@@ -262,6 +262,8 @@ impl Wheel {
             take(unsafe { entry.into_owned() });
         };
         if by_deadline {
+            // A turn may have left over some that are not the earliest.
+            self.slots.rescan();
             self.slots.expire_unseen(&mut self.entries, NEVER - 1, &mut { usize::MAX }, |_, entry, _| {
                 each(entry);
                 tourbillon_wheel::Take::Taken

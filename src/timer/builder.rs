@@ -143,9 +143,9 @@ impl Builder {
     ///
     /// A timeout beyond the last wheel waits there for as many rounds as it takes. One level is
     /// Netty's hashed wheel: the worker looks at each timeout beyond one revolution in every round.
-    /// After a jump of the clock by more than one revolution of the last wheel, the worker goes
-    /// through the whole wheel, sorts what is due by deadline, and runs it. The sort is one step,
-    /// however much is due.
+    /// After a jump of the clock by two revolutions of the last wheel or more, the worker looks at
+    /// all timeouts, and sorts those that are due by deadline. That is one step, however many they
+    /// are.
     ///
     /// Default: as many as make a year addressable, which is 4 at 1 ms and 512 ticks.
     pub fn levels(self, levels: usize) -> Self {

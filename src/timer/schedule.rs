@@ -277,17 +277,13 @@ impl Timer {
     /// Returns the shard of a key, to schedule on.
     ///
     /// All timeouts of one key live on that shard. So they expire in the order of their ticks, and
-    /// one worker handles them all. Three cases change the order in which they run:
+    /// one worker handles them all. Two cases change the order in which they run:
     ///
     /// * The executor may run them in another order. [`Inline`](crate::Inline), or a pool of one
     ///   thread, keeps the order.
     /// * If the inbox holds more timeouts than
     ///   [`Builder::transfer_limit`](crate::Builder::transfer_limit), the rest waits for the next
     ///   turn. A timeout of the rest may run after one that is due later.
-    /// * With a wheel of one level, if more is due in a turn than
-    ///   [`Builder::expiry_limit`](crate::Builder::expiry_limit) and the clock then jumps by a
-    ///   revolution of the wheel, a timeout that waited for its round may run before some that were
-    ///   due earlier.
     ///
     /// The shards are the same in each run of a program, as far as the key hashes the same.
     ///

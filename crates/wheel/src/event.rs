@@ -24,7 +24,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// deadline, so that a thread that sleeps until then is woken once.
     #[must_use]
     pub fn next_wakeup<S: Items<Item = T>>(&mut self, items: &S) -> Option<u64> {
-        if !self.lists.is_empty(DUE) || !self.lists.is_empty(LATE) {
+        if !self.lists.is_empty(DUE) || !self.lists.is_empty(LATE) || (self.rescans && self.len > 0) {
             return Some(0);
         }
         let mut next = NEVER;

@@ -9,7 +9,7 @@
 //!
 //! The caller tells the time in ticks, and the wheel answers which items are due ("sans-io"). It
 //! never takes an item before its deadline. It has no `unsafe`, needs `alloc` and not `std`, and
-//! allocates nothing but blocks of cells, and room to sort in after a jump of the clock.
+//! allocates nothing but blocks of cells, and room to sort in, for late items and after a far jump.
 //!
 //! # How it works
 //! With s = log2 of the number of slots, a slot of level l is 2^(s·l) ticks wide, and the slot of a

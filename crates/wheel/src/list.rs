@@ -197,15 +197,16 @@ impl<T: Copy + Eq> Lists<T> {
         })
     }
 
-    /// Sorts a list by its items' deadlines. Items with the same one stay in their order. Without
-    /// memory for that the list stays as it is.
+    /// Sorts the items of a list whose deadlines are before a time. Those of one deadline, and the
+    /// others behind them, stay in their order. Without memory for that the list stays as it is.
     #[cold]
-    pub(crate) fn sort<S: Items<Item = T>>(&mut self, items: &mut S, list: u32) {
-        if self.iter(list).is_sorted_by_key(|item| items.deadline(item)) {
+    pub(crate) fn sort<S: Items<Item = T>>(&mut self, items: &mut S, list: u32, before: u64) {
+        let key = |item| items.deadline(item).min(before);
+        if self.iter(list).is_sorted_by_key(key) {
             return;
         }
         let Ok(mut sorted) = room_for(self.iter(list).count()) else { return };
-        sorted.extend(self.iter(list).enumerate().map(|(nth, item)| (items.deadline(item), nth, item)));
+        sorted.extend(self.iter(list).enumerate().map(|(nth, item)| (key(item), nth, item)));
         // By the number too, as a stable sort needs memory of its own.
         sorted.sort_unstable_by_key(|(deadline, nth, _)| (*deadline, *nth));
         let mut sorted = sorted.into_iter();

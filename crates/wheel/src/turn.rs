@@ -10,19 +10,21 @@ impl<T: Copy + Eq> Wheel<T> {
     /// of one deadline in the order in which they were inserted.
     ///
     /// The call asks `take` for each item whose deadline, as the store says, has come. If `take`
-    /// panics, the item counts as taken. If `now` goes back, the latest time of before holds.
+    /// panics, the item counts as taken. If `now` goes back, items that were due before may come
+    /// out all the same.
     ///
     /// `budget` is how many items the call may handle. The call lowers it for each: also for those
-    /// that come up and are not due, since their deadlines were moved. If a cascade has to be over,
-    /// the call moves as many items of it at most, or the
-    /// [quota of cascades](Self::set_cascade_quota) if that is more. Items that are left over in
-    /// either way wait for the next call: then the budget is 0, and
+    /// that come up and are not due, since their deadlines were moved. (Without memory to move them
+    /// it may lower it by one for 14 of them.) If a cascade has to be over, the call moves as many
+    /// items of it at most, or the [quota of cascades](Self::set_cascade_quota) if that is more.
+    /// Items that are left over in either way wait for the next call: then the budget is 0, and
     /// [`next_wakeup`](Self::next_wakeup) says when that has to be. Items that were late when they
     /// were inserted are taken together with those that come due next.
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
-    /// four times as far as the last level reaches, the call sorts all items in one step. It sorts
-    /// late items in the same way. Without memory for that, items come out in another order.
+    /// twice as far as the last level reaches, the call looks at all items and sorts those that are
+    /// due, in one step. It sorts late items in the same way. Without memory for that, items come
+    /// out in another order.
     pub fn expire<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
@@ -48,18 +50,20 @@ impl<T: Copy + Eq> Wheel<T> {
         let now = now.min(NEVER - 1);
         // A move is cheap beside the work for an item that is due.
         let mut moves = (*budget).max(self.cascade_quota);
+        if self.rescans {
+            self.gather(now);
+        }
         loop {
             if !self.take_due(items, budget, &mut take) {
                 return;
             }
             if self.is_outrun(now) {
-                self.rescan();
-                self.move_cursor(now + 1);
+                self.gather(now);
             }
             // Late items go together with those that come up next, so that neither wait for ever.
-            // But items that a rescan finds not to be due go back first, as they are older.
-            if !self.lists.is_empty(LATE) && self.take_late(items) >= self.cursor {
-                continue;
+            if !self.lists.is_empty(LATE) {
+                self.lists.sort(items, LATE, self.cursor);
+                self.lists.splice(LATE, DUE);
             }
             match self.next_event(now) {
                 Some(event) if !self.handle(event, items, &mut moves) => break,
@@ -118,7 +122,7 @@ impl<T: Copy + Eq> Wheel<T> {
                     (*budget, quota, self.cascaded) = (*budget - 1, quota - 1, self.cascaded + 1);
                 }
             }
-            self.leave(items, at);
+            self.leave(items, at, budget);
         }
         true
     }
@@ -126,11 +130,12 @@ impl<T: Copy + Eq> Wheel<T> {
     /// Frees a block whose items were all looked at. If some are left, as they found no cell
     /// elsewhere, the block goes to where they belong.
     #[inline]
-    fn leave<S: Items<Item = T>>(&mut self, items: &S, at: u32) {
+    fn leave<S: Items<Item = T>>(&mut self, items: &S, at: u32, budget: &mut usize) {
         if self.lists.blocks.get(at).live == 0 {
             self.lists.free(at);
         } else {
             self.put_block(items, at);
+            *budget = budget.saturating_sub(1);
         }
     }
 
@@ -148,7 +153,7 @@ impl<T: Copy + Eq> Wheel<T> {
             if !self.take_block(items, at, due_by, budget, take) {
                 return false;
             }
-            self.leave(items, at);
+            self.leave(items, at, budget);
         }
         true
     }
@@ -210,22 +215,14 @@ impl<T: Copy + Eq> Wheel<T> {
             // Its deadline was moved once more, and is due: `take` gets it again.
             deadline if deadline < self.cursor => Some(cell),
             deadline => {
-                self.put_off += 1;
-                // Without memory it stays, and costs nothing: the next call may come by it again.
+                // Without memory it stays, and goes with its block.
                 if self.put(items, item, self.list_for(deadline, 0)).is_ok() {
                     let _ = self.lists.blocks.get_mut(at).empty(cell);
-                    *budget -= 1;
+                    (*budget, self.put_off) = (*budget - 1, self.put_off + 1);
                 }
                 Some(cell + 1)
             }
         }
-    }
-
-    /// Puts the late items among those that are due, and sorts them. Returns the latest deadline.
-    fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) -> u64 {
-        self.lists.splice(LATE, DUE);
-        self.lists.sort(items, DUE);
-        self.lists.iter(DUE).map(|item| items.deadline(item)).max().unwrap_or(NEVER)
     }
 
     /// Handles an event that is due. Returns false if it takes more moves.
@@ -245,18 +242,24 @@ impl<T: Copy + Eq> Wheel<T> {
         }
     }
 
-    /// Returns whether time has outrun the last level: by four revolutions or more. To go through
-    /// fewer of them takes less than to sort all items.
+    /// Returns whether time has outrun the last level, by two revolutions or more. A shorter jump
+    /// is gone through slot by slot, which costs less than to look at all items.
     fn is_outrun(&self, now: u64) -> bool {
         let last = self.levels.last().expect("a wheel has a level");
-        now.saturating_sub(self.cursor) >> last.ring.bits() >= 4
+        now.saturating_sub(self.cursor) >> last.ring.bits() >= 2
     }
 
-    /// Makes the next [`expire`](Self::expire) sort all items by their deadlines of then, in one
-    /// step, and look at each. Those that are not due go where they belong. It is for deadlines
-    /// that were moved to earlier ones without a [`reinsert`](Self::reinsert).
-    #[cold]
+    /// Makes the next [`expire`](Self::expire) look at all items, and sort those that are due, in
+    /// one step. It takes those first, and then puts the others where they belong. It is for
+    /// deadlines that were moved to earlier ones without a [`reinsert`](Self::reinsert).
     pub fn rescan(&mut self) {
+        self.rescans = true;
+    }
+
+    /// Puts all items among the late ones, and moves the cursor behind `now`.
+    #[cold]
+    fn gather(&mut self, now: u64) {
+        self.rescans = false;
         // The oldest items of a deadline go first: those that were put back, by cascades or because
         // they were not due, then those on their way, then those that were inserted directly. Of
         // each of these the coarsest level goes first. All go by way of FAR, so that late items
@@ -266,6 +269,7 @@ impl<T: Copy + Eq> Wheel<T> {
         self.lists.splice(LATE, FAR);
         self.splice_slots(1);
         self.lists.splice(FAR, LATE);
+        self.move_cursor(now + 1);
     }
 
     /// Moves one list of each slot to FAR.

@@ -12,8 +12,8 @@ use crate::list::Lists;
 /// How many bits of a tick the slots of all levels may count together.
 pub const MAX_TICK_BITS: u32 = 59;
 
-/// Lists that are no slot's. Items that were due when they were inserted, and all items in a
-/// rescan. They are sorted, and taken with those that come up next.
+/// Lists that are no slot's. Items that were due when they were inserted, and all items if all are
+/// to be looked at. They are sorted, and taken with those that come up next.
 pub(crate) const LATE: u32 = 0;
 /// Items that no time reaches.
 pub(crate) const FAR: u32 = 1;
@@ -35,6 +35,8 @@ pub struct Wheel<T> {
     /// No span above level 0 is opened, and no cascade must be over, before this tick. So nearly
     /// all steps look at level 0 alone.
     pub(crate) quiet_until: u64,
+    /// Whether the next `expire` looks at all items.
+    pub(crate) rescans: bool,
     pub(crate) len: usize,
     pub(crate) cascaded: u64,
     pub(crate) put_off: u64,
@@ -109,6 +111,7 @@ impl<T: Copy + Eq> Wheel<T> {
             cascade_quota: 2_048,
             cursor: 0,
             quiet_until: 0,
+            rescans: false,
             len: 0,
             cascaded: 0,
             put_off: 0,
@@ -208,7 +211,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// not at that place, and then does nothing.
     ///
     /// It needs no memory that is not there. Without any, the item stays in its cell, and the wheel
-    /// looks at it again at its deadline.
+    /// looks at its block again when one of its items is due, or earlier.
     pub fn reinsert<S: Items<Item = T>>(&mut self, items: &mut S, place: Place, item: T) -> bool {
         if self.lists.block_of(place, item).is_none() {
             return false;
@@ -231,14 +234,15 @@ impl<T: Copy + Eq> Wheel<T> {
         marked.filter(|tick| ticks.contains(tick) && has_item(tick)).last()
     }
 
-    /// Returns the earliest deadline that an item has now, as its store says. Looks at slots in
-    /// the order of their ticks, until none can hold an earlier deadline than the one found.
+    /// Returns the earliest deadline that an item has now, as its store says. Looks at slots in the
+    /// order of their ticks, until none can hold an earlier deadline than the one found. Before a
+    /// [rescan](Self::rescan) it looks at all.
     pub fn earliest<S: Items<Item = T>>(&self, items: &S) -> Option<u64> {
         let earliest_in = |list| self.lists.iter(list).map(|item| items.deadline(item)).min().unwrap_or(NEVER);
         let found = (0..=cascade_list(self.levels.len() - 1)).map(earliest_in).min().unwrap_or(NEVER);
         let found = self.levels.iter().fold(found, |mut found, level| {
             for span in level.marked(self.cursor) {
-                if level.begins(span) >= found {
+                if level.begins(span) >= found && !self.rescans {
                     break;
                 }
                 let list = level.ring.list(span);
@@ -297,6 +301,7 @@ impl<T: Copy + Eq> Wheel<T> {
         Ok(place)
     }
 
+    /// Marks a list's slot, if it is one's, which may have been empty.
     #[inline(always)]
     fn mark(&mut self, list: u32) {
         let mut levels = self.levels.iter_mut().enumerate();

@@ -74,6 +74,29 @@ fn without_memory_one_call_takes_all_that_is_due_beside_what_was_moved_far_away(
 
 #[test]
 #[cfg_attr(miri, ignore = "thousands of items, or of slots")]
+fn without_memory_a_small_budget_bounds_a_call_too() {
+    for levels in [1, 2] {
+        let mut bench = Bench::new(512, levels);
+        bench.wheel.set_cascade_quota(1);
+        let ids: Vec<_> = (0..14_000).map(|_| bench.insert(2_000).expect("memory")).collect();
+        bench.wheel.lists.blocks.limit = 0;
+        while bench.insert(1 << 20).is_some() {}
+        let mut calls = 0;
+        bench.now = 1_999;
+        while bench.wheel.next_wakeup(&bench.store).is_some_and(|at| at <= bench.now) {
+            let mut budget = 1;
+            bench.wheel.expire(&mut bench.store, bench.now, &mut budget, |_, id| panic!("{id} is early"));
+            bench.wheel.cascade(&mut bench.store, &mut budget);
+            calls += 1;
+        }
+        assert!(calls >= ids.len() / 14 / 2, "{calls} calls with {levels} levels");
+        bench.advance_to(2_000, 100_000);
+        assert!(ids.iter().all(|id| !bench.store.pending.contains_key(id)));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn shrink_gives_back_what_a_spike_has_left() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..10_000).map(|nth| bench.insert(10_000 + nth % 700).expect("memory")).collect();
@@ -141,7 +164,7 @@ fn shrink_copies_nothing_unless_half_of_the_blocks_are_to_spare() {
 #[test]
 fn a_rescan_finds_what_has_no_cell_too() {
     let (mut bench, ids) = without_memory(1 << 20, far());
-    bench.reset(ids[3], 700); // its block waits apart for that deadline
+    bench.reset(ids[3], 700); // its block waits for that deadline
     bench.advance_to(100, 100_000);
     bench.store.pending.get_mut(&ids[5]).expect("pending").deadline = 100;
     bench.wheel.rescan();

@@ -153,3 +153,53 @@ fn what_is_late_goes_first_also_after_a_call_whose_rest_was_removed() {
     bench.now = 200;
     assert_eq!(bench.turn(100, usize::MAX).iter().map(|(id, ..)| *id).collect::<Vec<_>>(), ids);
 }
+
+#[test]
+fn a_rescan_before_each_call_keeps_nothing_waiting() {
+    let mut bench = Bench::new(512, 4);
+    (0..50).for_each(|nth| _ = bench.insert(100 + nth));
+    for now in 1..200 {
+        bench.now = now;
+        bench.wheel.rescan();
+        let taken = bench.turn(2, usize::MAX);
+        assert!(taken.iter().all(|(_, deadline, _)| *deadline == now), "{taken:?} at {now}");
+    }
+    assert!(bench.wheel.is_empty());
+}
+
+#[test]
+fn a_rescan_takes_what_is_due_without_putting_it_off() {
+    let mut bench = Bench::new(512, 4);
+    (0..100).for_each(|_| _ = bench.insert(100));
+    bench.wheel.rescan();
+    bench.now = 100;
+    assert_eq!((bench.turn(100, usize::MAX).len(), bench.wheel.put_off()), (100, 0));
+}
+
+#[test]
+fn all_that_is_taken_at_once_comes_by_deadline_also_after_a_rescan_in_parts() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..10).map(|nth| bench.insert(1_000 + nth).expect("memory")).collect();
+    bench.wheel.rescan();
+    bench.now = 1;
+    bench.turn(3, usize::MAX);
+    // Some are back in their slots, and some are not. One who ends takes all, due or not.
+    bench.wheel.rescan();
+    let mut taken = Vec::new();
+    bench.wheel.expire_unseen(&mut bench.store, NEVER - 1, &mut 100, |_, id, _| {
+        taken.push(id);
+        Take::Taken
+    });
+    assert_eq!(taken, ids);
+}
+
+#[test]
+fn a_deadline_that_was_moved_to_earlier_is_the_earliest_before_a_rescan_too() {
+    let mut bench = Bench::new(512, 4);
+    bench.insert(20);
+    let id = bench.insert(100_000).expect("memory");
+    bench.store.pending.get_mut(&id).expect("pending").deadline = 10;
+    bench.wheel.rescan();
+    assert_eq!((bench.wheel.earliest(&bench.store), bench.wheel.next_wakeup(&bench.store)), (Some(10), Some(0)));
+    bench.advance_to(10, 100);
+}
