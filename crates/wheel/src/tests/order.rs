@@ -155,6 +155,7 @@ fn what_is_late_goes_first_also_after_a_call_whose_rest_was_removed() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn a_rescan_before_each_call_keeps_nothing_waiting() {
     let mut bench = Bench::new(512, 4);
     (0..50).for_each(|nth| _ = bench.insert(100 + nth));
