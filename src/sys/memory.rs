@@ -102,20 +102,26 @@ impl<T> Zeroed<T> {
     /// far more memory than before.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn in_large_pages(len: usize) -> Option<Self> {
-        /// A smaller array has room for one large page (2 MiB on most processors), or for none.
-        const LARGE: usize = 4 << 20;
+        /// A large page of most processors.
+        const PAGE: usize = 2 << 20;
         let bytes = Layout::array::<T>(len).ok()?.size();
-        let bytes = NonZeroUsize::new(bytes).filter(|bytes| bytes.get() >= LARGE)?;
+        // Linux puts a mapping of whole large pages where one begins. The rest of the last one is
+        // never touched, and so takes no memory.
+        let mapped = bytes.checked_next_multiple_of(PAGE).and_then(NonZeroUsize::new)?;
+        let whole = bytes - bytes % PAGE;
+        if whole < 2 * PAGE {
+            return None;
+        }
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: 1. A new anonymous mapping, at an address that the system chooses, touches no
         // existing memory. 2. The advice is for that mapping, and does not change its contents.
-        let mapped = unsafe {
-            let mapped = mmap_anonymous(None, bytes, access, MapFlags::MAP_PRIVATE).ok()?;
+        let first = unsafe {
+            let first = mmap_anonymous(None, mapped, access, MapFlags::MAP_PRIVATE).ok()?;
             // If the system refuses, the mapping works as before.
-            let _ = madvise(mapped, bytes.get(), MmapAdvise::MADV_HUGEPAGE);
-            mapped
+            let _ = madvise(first, whole, MmapAdvise::MADV_HUGEPAGE);
+            first
         };
-        Some(Self { first: mapped.cast(), len, memory: Memory::Mapped(bytes.get()) })
+        Some(Self { first: first.cast(), len, memory: Memory::Mapped(mapped.get()) })
     }
 
     /// Gives the memory of `len` places from `from` on back to the system. Both ends must lie on
