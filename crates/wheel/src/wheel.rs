@@ -87,7 +87,7 @@ impl<T: Copy + Eq> Wheel<T> {
         // Twice the slots, so that a cascade can be spread over many ticks: see the crate's page.
         let twice = |slots: usize| if levels == 1 { Some(slots) } else { slots.checked_mul(2) };
         let (lowest, slots) = twice(lowest).zip(twice(slots)).ok_or(OutOfMemory)?;
-        let outside = DUE as usize + levels;
+        let outside = cascade_list(levels) as usize;
         let count = slots.checked_mul(levels - 1).and_then(|above| above.checked_add(lowest)).ok_or(OutOfMemory)?;
         let lists = count.checked_mul(2).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
         let lists = Lists::new(lists)?;
@@ -224,8 +224,8 @@ impl<T: Copy + Eq> Wheel<T> {
         true
     }
 
-    /// Returns the last of these ticks for which level 0 has an item, for a caller that
-    /// takes all of a short time together. Looks at each marked tick up to the last one.
+    /// Returns the last of these ticks for which level 0 has an item, for a caller that takes
+    /// all of a short time together. Looks at each marked tick up to the last one.
     #[must_use]
     pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
         let level = &self.levels[0];
@@ -239,7 +239,7 @@ impl<T: Copy + Eq> Wheel<T> {
     /// [rescan](Self::rescan) it looks at all.
     pub fn earliest<S: Items<Item = T>>(&self, items: &S) -> Option<u64> {
         let earliest_in = |list| self.lists.iter(list).map(|item| items.deadline(item)).min().unwrap_or(NEVER);
-        let found = (0..=cascade_list(self.levels.len() - 1)).map(earliest_in).min().unwrap_or(NEVER);
+        let found = (0..cascade_list(self.levels.len())).map(earliest_in).min().unwrap_or(NEVER);
         let found = self.levels.iter().fold(found, |mut found, level| {
             for span in level.marked(self.cursor) {
                 if level.begins(span) >= found && !self.rescans {

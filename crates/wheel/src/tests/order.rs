@@ -92,6 +92,16 @@ fn a_jump_in_the_middle_of_a_cascade_keeps_the_order() {
 }
 
 #[test]
+fn what_a_jump_makes_due_is_sorted_also_if_some_of_it_is_removed_meanwhile() {
+    let mut bench = Bench::new(16, 1);
+    let ids = [161, 34, 90, 3].map(|deadline| bench.insert(deadline).expect("memory"));
+    bench.now = 1_000;
+    assert!(bench.turn(1, usize::MAX).into_iter().map(|(id, ..)| id).eq([ids[3]]));
+    bench.remove(ids[1]);
+    assert!(bench.turn(100, usize::MAX).into_iter().map(|(id, ..)| id).eq([ids[2], ids[0]]));
+}
+
+#[test]
 fn a_second_rescan_before_the_first_is_through_keeps_the_order() {
     let mut bench = Bench::new(64, 1);
     bench.wheel.set_cascade_quota(1);
