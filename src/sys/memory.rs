@@ -105,13 +105,13 @@ impl<T> Zeroed<T> {
         /// A large page of most processors.
         const PAGE: usize = 2 << 20;
         let bytes = Layout::array::<T>(len).ok()?.size();
-        // Linux puts a mapping of whole large pages where one begins. The rest of the last one is
-        // never touched, and so takes no memory.
-        let mapped = bytes.checked_next_multiple_of(PAGE).and_then(NonZeroUsize::new)?;
         let whole = bytes - bytes % PAGE;
         if whole < 2 * PAGE {
             return None;
         }
+        // Linux puts a mapping of whole large pages where one begins. The rest of the last one is
+        // not advised and never touched, and so takes no memory.
+        let mapped = bytes.checked_next_multiple_of(PAGE).and_then(NonZeroUsize::new)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: 1. A new anonymous mapping, at an address that the system chooses, touches no
         // existing memory. 2. The advice is for that mapping, and does not change its contents.
