@@ -236,7 +236,7 @@ fn runs_of_periodic_timeouts_in_a_turn() {
     assert!(periodic.cancel() && other.cancel());
 }
 
-fn what_is_reserved_is_not_allocated_later() {
+fn reserved_memory_is_not_allocated_later() {
     let (timer, mut driver, _clock) = common::driven_by(Timer::builder().capacity(200_000));
     timer.schedule_detached(HOUR, || ()).expect("a thread's first use allocates a little state");
     let (by_all, _) = allocations_of(|| {
@@ -270,5 +270,5 @@ fn in_the_steady_state_timeouts_do_not_allocate() {
     runs_of_periodic_timeouts(Inline, "periodic timeouts, inline");
     runs_of_periodic_timeouts(ThreadPool::new(2), "periodic timeouts, on a pool");
     runs_of_periodic_timeouts_in_a_turn();
-    what_is_reserved_is_not_allocated_later();
+    reserved_memory_is_not_allocated_later();
 }

@@ -88,7 +88,7 @@ async fn items_come_out_by_their_deadlines_and_those_of_one_in_the_order_of_thei
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_inserted_or_reset_to_before_the_next_deadline_wakes_the_task_in_time() {
+async fn an_item_inserted_or_reset_to_before_the_next_deadline_wakes_the_task_in_time() {
     let (mut queue, mut task) = (DelayQueue::new(), Task::default());
     let start = Instant::now();
     queue.insert_at("last", start + 40 * MS);

@@ -317,7 +317,7 @@ fn more_that_found_no_cell_may_be_due_at_once_than_a_block_holds() {
 }
 
 #[test]
-fn what_finds_no_cell_in_the_wheel_is_neither_late_nor_lost() {
+fn timeouts_that_find_no_cell_in_the_wheel_are_neither_late_nor_lost() {
     let (timer, mut driver, clock, ran, timeouts) = more_than_cells(1..=600);
     fill_the_cells(&timer, &mut driver);
     assert!(timeouts[599].cancel() && timeouts[598].reset(5 * MS) && timeouts[4].reset(599 * MS));

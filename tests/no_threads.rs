@@ -26,12 +26,12 @@ fn worker(timer: &Timer) -> WorkerState {
 
 #[test]
 fn without_threads_nothing_is_lost_and_waiting_timeouts_run_as_soon_as_there_are_some() {
-    what_no_pool_thread_can_run_is_run_by_the_worker();
-    what_is_scheduled_without_a_worker_comes_back_from_a_shutdown();
-    what_is_scheduled_without_a_worker_runs_once_a_schedule_or_a_look_finds_a_thread();
+    a_task_that_no_pool_thread_can_run_is_run_by_the_worker();
+    timeouts_scheduled_without_a_worker_come_back_from_a_shutdown();
+    timeouts_scheduled_without_a_worker_run_once_a_schedule_or_a_look_finds_a_thread();
 }
 
-fn what_no_pool_thread_can_run_is_run_by_the_worker() {
+fn a_task_that_no_pool_thread_can_run_is_run_by_the_worker() {
     let timer = Timer::builder().shards(1).executor(ThreadPool::new(2)).build().expect("the options make sense");
     // Starts the worker, and no thread of the pool.
     drop(timer.schedule(HOUR, || ()).expect("accepted"));
@@ -50,7 +50,7 @@ fn what_no_pool_thread_can_run_is_run_by_the_worker() {
     std::mem::forget(timer);
 }
 
-fn what_is_scheduled_without_a_worker_comes_back_from_a_shutdown() {
+fn timeouts_scheduled_without_a_worker_come_back_from_a_shutdown() {
     let timer = engine();
     let runs = Runs::new(2);
     without_threads(|| {
@@ -63,7 +63,7 @@ fn what_is_scheduled_without_a_worker_comes_back_from_a_shutdown() {
     assert_counters_reconcile(&timer.stats());
 }
 
-fn what_is_scheduled_without_a_worker_runs_once_a_schedule_or_a_look_finds_a_thread() {
+fn timeouts_scheduled_without_a_worker_run_once_a_schedule_or_a_look_finds_a_thread() {
     for by_a_look in [true, false] {
         let timer = engine();
         let runs = Runs::new(3);

@@ -331,7 +331,7 @@ mod tests {
         }
 
         #[test]
-        fn what_came_after_a_snapshot_is_as_if_it_was_recorded_alone(
+        fn latenesses_after_a_snapshot_are_as_if_they_were_recorded_alone(
             before in proptest::collection::vec(0_u64..1 << 40, 0..50), after in proptest::collection::vec(0_u64..1 << 40, 0..50),
         ) {
             let (both, alone) = (Latenesses::new(), Latenesses::new());

@@ -126,7 +126,7 @@ fn tasks_of_one_tick_may_wait_for_each_other_also_in_a_shutdown_that_fires_them(
 }
 
 #[test]
-fn what_waits_behind_a_task_that_blocks_can_be_cancelled() {
+fn timeouts_that_wait_behind_a_task_that_blocks_can_be_cancelled() {
     let timer = on_a_pool_of(1).build().expect("the options make sense");
     let (gate, ran, begun) = (Gate::default(), Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
     let tasks = (0..100).map(|id| {

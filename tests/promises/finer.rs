@@ -51,7 +51,7 @@ fn a_series_that_is_alone_in_its_tick_does_not_wait_for_the_end_of_the_tick() {
 }
 
 #[test]
-fn what_is_due_already_does_not_wait_for_others_of_its_tick() {
+fn a_timeout_that_is_due_already_does_not_wait_for_others_of_its_tick() {
     let (timer, (ran, has_run)) = (timer(), channel());
     let task = |name: &'static str| {
         let ran = ran.clone();
@@ -94,7 +94,7 @@ fn a_driven_loop_may_sleep_until_the_last_timeout_of_a_tick_is_due() {
 }
 
 #[test]
-fn what_is_due_already_wakes_a_driven_loop_before_the_others_of_its_tick() {
+fn a_timeout_that_is_due_already_wakes_a_driven_loop_before_the_others_of_its_tick() {
     let (timer, mut driver) = driven(HOUR);
     let (called, calls) = channel();
     driver.on_earlier(move || called.send(()).expect("the test waits"));

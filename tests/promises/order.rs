@@ -69,7 +69,7 @@ fn it_does_not_matter_how_far_away_the_tick_was_when_they_were_scheduled() {
 }
 
 #[test]
-fn what_schedule_many_has_taken_runs_in_its_order() {
+fn tasks_that_schedule_many_has_taken_run_in_its_order() {
     for mut rig in in_turn(|| Timer::builder().shards(1)) {
         let order = Order::default();
         for from in [0, 50] {
@@ -141,7 +141,7 @@ fn a_full_inbox_keeps_its_order_and_does_not_make_a_turn_long() {
 }
 
 #[test]
-fn what_is_overdue_after_a_stall_runs_by_its_deadlines() {
+fn overdue_timeouts_run_by_their_deadlines_after_a_stall() {
     for mut rig in in_turn(|| Timer::builder().shards(1)) {
         let (order, many) = (Order::default(), 50_000);
         for id in (0..many).rev() {
@@ -172,7 +172,7 @@ fn a_shutdown_that_fires_what_is_left_runs_it_by_its_deadlines() {
 }
 
 #[test]
-fn what_was_given_up_in_slots_changes_no_order_whatever_the_limits() {
+fn timeouts_given_up_in_slots_change_no_order_whatever_the_limits() {
     for limit in [1, 2, 100_000] {
         let mut rig = Rig::inline(Timer::builder().shards(1).expiry_limit(limit));
         let order = Order::default();

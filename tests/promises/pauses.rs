@@ -130,7 +130,7 @@ fn a_delay_from_now_is_that_delay_before_a_pause_in_it_and_after_it() {
 }
 
 #[test]
-fn what_is_due_at_once_runs_in_a_pause_too() {
+fn a_timeout_that_is_due_at_once_runs_in_a_pause_too() {
     for (mut rig, clock) in stoppable(Timer::builder) {
         let times = Times::on(&rig.clock);
         let resets = [0; 3].map(|_| rig.timer.schedule(HOUR, times.task()).expect("accepted"));

@@ -117,7 +117,7 @@ fn a_periodic_timeout_counts_once_before_in_and_between_its_runs_and_not_after_t
 }
 
 #[test]
-fn what_waits_at_an_executor_counts_until_it_runs() {
+fn a_timeout_that_waits_at_an_executor_counts_until_it_runs() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(HOUR)] {
         let (keeps, clock) = (Keeps::default(), ManualClock::new());
         let timer = built(Timer::builder().shards(1).clock(clock.clone()).executor(keeps.clone()));

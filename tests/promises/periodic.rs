@@ -402,7 +402,7 @@ fn hundreds_of_periodic_timeouts_run_as_often_as_their_periods_say() {
 }
 
 #[test]
-fn what_a_run_schedules_without_delay_waits_for_the_next_turn() {
+fn a_timeout_that_a_run_schedules_without_delay_waits_for_the_next_turn() {
     let (timer, mut driver, clock) = driven_by(Timer::builder());
     let own = timer.clone();
     let task = move || own.schedule_detached(Duration::ZERO, || ()).expect("accepted");

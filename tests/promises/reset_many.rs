@@ -100,7 +100,7 @@ fn timeouts_of_another_engine_are_reset_by_its_own_clock() {
 }
 
 #[test]
-fn what_was_reset_before_the_callers_iterator_panics_stays_reset() {
+fn timeouts_reset_before_the_callers_iterator_panics_stay_reset() {
     let (timer, mut driver, clock) = driven();
     let timeouts = schedule(&timer, &Runs::new(100), HOUR, 0..100);
     let until_it_panics = timeouts.iter().enumerate().map(|(id, timeout)| {

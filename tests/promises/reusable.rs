@@ -77,7 +77,7 @@ fn a_deadline_that_has_passed_runs_it_at_once() {
 }
 
 #[test]
-fn what_is_due_and_has_not_begun_may_be_disarmed_and_armed_by_a_sibling() {
+fn a_due_timeout_that_has_not_begun_may_be_disarmed_and_armed_by_a_sibling() {
     let (timer, mut driver, clock) = driven();
     let own: Arc<OnceLock<[Reusable; 2]>> = Arc::default();
     let siblings = Arc::clone(&own);
@@ -257,7 +257,7 @@ fn a_panic_is_counted_and_it_may_be_armed_again() {
 }
 
 #[test]
-fn what_comes_due_in_a_run_begins_no_run_after_a_shutdown_that_cancels() {
+fn an_arming_that_comes_due_in_a_run_begins_no_run_after_a_shutdown_that_cancels() {
     let timer = Timer::new().expect("defaults");
     let (begun, begins) = channel();
     let (go_on, goes_on) = channel();

@@ -482,7 +482,7 @@ fn a_schedule_that_races_a_shutdown_of_any_kind_has_one_outcome() {
 }
 
 #[test]
-fn what_a_task_schedules_that_the_end_of_a_driven_engine_runs_is_refused_on_each_shard() {
+fn a_schedule_by_a_task_that_the_end_of_a_driven_engine_runs_is_refused_on_each_shard() {
     for how in [Shutdown::FireNow, Shutdown::Drain(HOUR)] {
         let ((timer, _driver, clock), refused) = (driven_by(Timer::builder().shards(2)), Arc::new(Mutex::new(vec![])));
         for key in 0..16_u64 {

@@ -224,7 +224,7 @@ fn lateness_shows_itself() {
 }
 
 #[test]
-fn what_has_completed_is_what_has_fired_when_nothing_runs_and_not_before() {
+fn as_many_runs_have_completed_as_have_fired_when_nothing_runs_and_not_before() {
     for mut rig in Rig::each(Timer::builder) {
         let own = rig.timer.clone();
         let seen = Arc::new(AtomicU64::new(u64::MAX));

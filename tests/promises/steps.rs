@@ -50,7 +50,7 @@ fn fall_asleep(timer: &Timer) {
 }
 
 #[test]
-fn what_a_jump_has_made_due_fires_at_once_and_the_rest_does_not() {
+fn a_timeout_that_a_jump_has_made_due_fires_at_once_and_no_other_does() {
     for wait in [WaitStrategy::Park, WaitStrategy::Hybrid { spin: MS }] {
         let clock = Jumps::default();
         let timer = on(&clock, |builder| builder.wait(wait));

@@ -255,7 +255,7 @@ fn a_long_tick_makes_no_delay_never_that_it_can_count() {
 }
 
 #[test]
-fn what_is_late_in_the_end_of_time_is_late_by_what_was_counted() {
+fn a_timeout_late_at_the_end_of_time_is_late_by_the_time_that_was_counted() {
     const END: Duration = Duration::from_secs(9_223_372_036);
     let (timer, mut driver, clock) = driven_by_far(Instant::now());
     clock.advance(END - Duration::from_secs(2));

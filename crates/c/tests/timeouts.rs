@@ -168,7 +168,7 @@ fn a_periodic_timeout_runs_until_it_is_cancelled_and_then_destroys_its_data() {
 }
 
 #[test]
-fn what_is_refused_stays_the_callers_and_the_status_says_why() {
+fn the_data_of_a_refused_call_stays_the_callers_and_the_status_says_why() {
     let counts = Counts::default();
     let options = Options { max_pending: 1, ..Options::default() };
     let engine = Engine::driven_by(&options).expect("the options make sense");
@@ -252,7 +252,7 @@ unsafe extern "C-unwind" fn cancel_another(context: *mut c_void, _: Callback, _:
 }
 
 #[test]
-fn what_is_cancelled_while_a_shutdown_hands_back_is_destroyed_and_not_handed_back() {
+fn a_timeout_cancelled_while_a_shutdown_hands_back_is_destroyed_and_not_handed_back() {
     let (counts, others) = (Counts::default(), Counts::default());
     let (engine, other) = (Engine::driven(), Engine::driven());
     let theirs = schedule(&other, HOUR, &others);

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_with_the_store_in_time_is_withdrawn_and_what_is_may_be_on_disk() {
+    fn a_call_that_is_not_with_the_store_in_time_is_withdrawn_and_one_that_is_may_be_on_disk() {
         let patience = patience(SHORT);
         patience.note(Some("the disk is full".to_owned()));
         for under_way in [false, true] {

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_wakes_the_writer() {
+    fn each_arrival_wakes_the_writer() {
         let key: Arc<str> = "key".into();
         let call = || {
             let (responder, _) = commit::channel(&Arc::new(Patience::new(Timer::new().unwrap(), Duration::MAX)));

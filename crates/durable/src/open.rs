@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_of_a_file_is_refused_without_its_password() {
+    fn a_location_that_is_no_path_of_a_file_is_refused_without_its_password() {
         for location in [
             "mysql://app:secret@db/app",
             "Postgres://app:secret@db/app",

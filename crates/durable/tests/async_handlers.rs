@@ -138,7 +138,7 @@ fn a_future_that_panics_or_wants_a_retry_is_tried_again_by_its_policy() {
 }
 
 #[test]
-fn what_a_runtime_drops_in_the_middle_is_tried_again() {
+fn a_run_that_a_runtime_drops_in_the_middle_is_tried_again() {
     each_store(|place| {
         let first = runtime(1);
         let (told, events) = mpsc::channel();
@@ -220,7 +220,7 @@ fn on_threads(run: RunFuture) {
 }
 
 #[test]
-fn what_waits_for_its_turn_is_given_back_by_a_stop_and_runs_after_the_next_start() {
+fn a_timeout_that_waits_its_turn_is_given_back_by_a_stop_and_runs_after_the_next_start() {
     each_store(|place| {
         let (begun, begins) = mpsc::channel::<u32>();
         let answers = Arc::new(Semaphore::new(0));

@@ -109,7 +109,7 @@ impl WallClock for Set {
 }
 
 #[test]
-fn what_waits_for_a_thread_does_not_begin_early_if_the_clock_steps_back() {
+fn a_run_that_waits_for_a_thread_does_not_begin_early_if_the_clock_steps_back() {
     each_store(|place| {
         let clock = Set(Arc::new(AtomicI64::new(0)));
         let (ends, end) = mpsc::channel::<()>();

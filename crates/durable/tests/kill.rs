@@ -115,19 +115,19 @@ fn kill_and_check(test: &str, store: &dyn Fn(u32) -> String, wait_for_the_end_of
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn what_sqlite_answered_survives_kill_minus_nine() {
+fn calls_that_sqlite_answered_survive_kill_minus_nine() {
     if let Some(part) = Part::mine() {
         return part.play();
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("timeouts.db");
     let store = |_| path.to_str().expect("UTF-8").to_owned();
-    kill_and_check("what_sqlite_answered_survives_kill_minus_nine", &store, &|_| ());
+    kill_and_check("calls_that_sqlite_answered_survive_kill_minus_nine", &store, &|_| ());
 }
 
 #[cfg(feature = "postgres")]
 #[test]
-fn what_postgres_answered_survives_kill_minus_nine() {
+fn calls_that_postgres_answered_survive_kill_minus_nine() {
     if let Some(part) = Part::mine() {
         return part.play();
     }
@@ -139,5 +139,5 @@ fn what_postgres_answered_survives_kill_minus_nine() {
         _ => format!("{}&application_name={}", server.socket_url(), application(process)),
     };
     let wait_for_the_end_of = |process| server.wait_for_the_end_of(&application(process));
-    kill_and_check("what_postgres_answered_survives_kill_minus_nine", &store, &wait_for_the_end_of);
+    kill_and_check("calls_that_postgres_answered_survive_kill_minus_nine", &store, &wait_for_the_end_of);
 }

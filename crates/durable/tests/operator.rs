@@ -213,7 +213,7 @@ fn a_cancel_by_prefix_takes_nothing_that_runs_and_nothing_of_another_prefix() {
 }
 
 #[test]
-fn what_an_operator_cancels_beside_its_process_never_runs() {
+fn a_timeout_that_an_operator_cancels_beside_its_process_never_runs() {
     each_store(|place| {
         let (timers, _end) = start(place);
         let operator = Operator::open(place.url()).unwrap();
@@ -297,7 +297,7 @@ fn generations_grow_whoever_draws_them() {
 }
 
 #[test]
-fn what_is_revived_runs() {
+fn a_revived_dead_letter_runs() {
     each_store(|place| {
         let dead = std::sync::atomic::AtomicBool::new(true);
         let timers = DurableTimer::open(place.url())

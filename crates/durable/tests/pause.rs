@@ -30,7 +30,7 @@ fn schedule(timers: &DurableTimer, name: &str, count: u32, delay: Duration) {
 }
 
 #[test]
-fn what_is_paused_waits_and_runs_after_the_resume_at_the_pace_of_what_is_overdue() {
+fn timeouts_of_a_paused_handler_wait_and_run_after_the_resume_at_the_pace_of_overdue_ones() {
     each_store(|place| {
         let (paused, other) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let builder = DurableTimer::open(place.url()).unwrap().overdue_per_second(100);
@@ -58,7 +58,7 @@ fn what_is_paused_waits_and_runs_after_the_resume_at_the_pace_of_what_is_overdue
 }
 
 #[test]
-fn what_runs_goes_on_and_what_waits_for_its_thread_can_be_cancelled() {
+fn a_run_goes_on_in_a_pause_and_timeouts_that_wait_for_a_thread_can_be_cancelled() {
     each_store(|place| {
         let (begun, begins) = mpsc::channel();
         let (ends, end) = mpsc::channel::<()>();

@@ -82,7 +82,7 @@ fn a_neighbour_in_the_pool_may_be_idle_within_a_transaction() {
 }
 
 #[test]
-fn what_was_answered_behind_a_pool_survives_a_crash_of_the_server() {
+fn calls_answered_behind_a_pool_survive_a_crash_of_the_server() {
     let Some(mut server) = Server::start_with("UTF8", &["wal_writer_delay=2s", "synchronous_commit=off"]) else {
         return;
     };

@@ -55,7 +55,7 @@ fn a_timeout_runs_after_its_deadline_with_its_payload_and_then_is_gone() {
 }
 
 #[test]
-fn what_is_far_away_is_on_disk_and_not_in_the_wheel() {
+fn a_timeout_that_is_far_away_is_on_disk_and_not_in_the_wheel() {
     each_store(|place| {
         let (timers, runs) = timers(place);
         timers.schedule("order:1", FAR, "report", b"").unwrap().wait().unwrap();
@@ -176,7 +176,7 @@ fn a_retry_beyond_the_last_attempt_is_a_dead_letter() {
 }
 
 #[test]
-fn what_is_scheduled_anew_during_its_run_runs_again() {
+fn a_timeout_that_is_scheduled_anew_during_its_run_runs_again() {
     each_store(|place| {
         let (started, starts) = mpsc::channel();
         let (end, ends) = mpsc::channel::<()>();
@@ -204,7 +204,7 @@ fn what_is_scheduled_anew_during_its_run_runs_again() {
 }
 
 #[test]
-fn what_was_stopped_goes_on_at_once_after_the_next_start() {
+fn stopped_timers_go_on_at_once_after_the_next_start() {
     each_store(|place| {
         let (timers, runs) = timers(place);
         for order in 0..50 {

@@ -52,7 +52,7 @@ fn a_file_has_one_owner_by_whatever_link_it_is_opened() {
 }
 
 #[test]
-fn what_handlers_are_too_slow_for_stays_in_the_store() {
+fn timeouts_that_handlers_are_too_slow_for_stay_in_the_store() {
     each_store(|place| {
         let timers = DurableTimer::open(place.url())
             .unwrap()

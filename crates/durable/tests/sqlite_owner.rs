@@ -227,7 +227,7 @@ fn a_file_that_came_back_is_used_again() {
 }
 
 #[test]
-fn what_is_no_database_is_refused() {
+fn a_path_that_leads_to_no_database_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     assert!(why_not(directory.path()).contains("no file"));
     let text = directory.path().join("text.db");

@@ -131,7 +131,7 @@ fn an_operator_s_hour_beside_a_live_process() {
 }
 
 #[test]
-fn what_matches_nothing_is_said_and_is_code_1() {
+fn a_command_that_matches_nothing_says_so_with_code_1() {
     each_store(|place| {
         let url = place.url();
         let start = |url| DurableTimer::open(url).unwrap().handler("close", |_due| Outcome::DeadLetter);
@@ -214,7 +214,7 @@ fn it_is_told_what_to_change_before_it_changes_anything() {
 }
 
 #[test]
-fn what_fails_is_a_sentence_without_a_password_and_code_2() {
+fn a_failure_is_a_sentence_without_a_password_and_code_2() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing.db");
     let (code, why) = fails(&["--store", missing.to_str().unwrap(), "list"]);

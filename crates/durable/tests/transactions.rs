@@ -114,7 +114,7 @@ fn each_store(test: impl Fn(&str)) {
 }
 
 #[test]
-fn what_is_committed_runs_in_time_and_what_is_rolled_back_never() {
+fn committed_timeouts_run_in_time_and_rolled_back_ones_never() {
     each_store(|location| {
         let runs = Runs::default();
         let timers = start(&runs, location);
@@ -251,7 +251,7 @@ fn an_open_transaction_holds_up_only_what_it_has_written() {
 }
 
 #[test]
-fn what_comes_up_while_sqlite_is_locked_runs_when_it_is_free() {
+fn timeouts_that_come_up_while_sqlite_is_locked_run_when_it_is_free() {
     let (_directory, path) = file();
     let path = path.to_str().unwrap();
     let runs = Runs::default();

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serves_is_found_among_other_frames() {
+    fn a_frame_that_serves_is_found_among_others() {
         let (ping, settings) = (frame(6, 8), frame(4, 0));
         let others = [&ping[..], &settings, &ping].concat();
         assert!(!may_serve(&[]) && !may_serve(&ping) && !may_serve(&others));

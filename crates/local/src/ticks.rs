@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_clock_reaches_is_never_and_still_an_instant() {
+    fn a_time_that_no_clock_reaches_is_never_and_still_an_instant() {
         let ticks = Ticks::new(None, Duration::from_millis(1));
         assert_eq!(ticks.after(Duration::MAX), NEVER);
         assert!(ticks.instant(NEVER) > Instant::now() + Duration::from_secs(1 << 30));

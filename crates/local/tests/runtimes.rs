@@ -92,8 +92,8 @@ macro_rules! promises_hold_in {
             }
 
             #[test]
-            fn what_is_not_send_runs_on_its_own_thread() {
-                promises::what_is_not_send_runs_on_its_own_thread::<$host>();
+            fn a_task_that_is_not_send_runs_on_its_own_thread() {
+                promises::a_task_that_is_not_send_runs_on_its_own_thread::<$host>();
             }
 
             #[test]
@@ -102,8 +102,8 @@ macro_rules! promises_hold_in {
             }
 
             #[test]
-            fn what_is_reset_to_earlier_wakes_a_loop_that_sleeps() {
-                promises::what_is_reset_to_earlier_wakes_a_loop_that_sleeps::<$host>();
+            fn a_reset_to_earlier_wakes_a_loop_that_sleeps() {
+                promises::a_reset_to_earlier_wakes_a_loop_that_sleeps::<$host>();
             }
 
             #[test]
@@ -117,8 +117,8 @@ macro_rules! promises_hold_in {
             }
 
             #[test]
-            fn what_exceeds_a_turn_runs_in_the_next_ones() {
-                promises::what_exceeds_a_turn_runs_in_the_next_ones::<$host>();
+            fn timeouts_that_exceed_a_turn_run_in_the_next_ones() {
+                promises::timeouts_that_exceed_a_turn_run_in_the_next_ones::<$host>();
             }
         })*
     };

@@ -230,7 +230,7 @@ fn many_limits_on_a_runtime_of_many_threads_all_end() {
 }
 
 #[test]
-fn what_a_service_does_with_the_types_compiles() {
+fn a_service_that_uses_the_types_compiles() {
     fn is_shared<T: Send + Sync>() {}
     fn is_sent<T: Send>(value: T) -> T {
         value

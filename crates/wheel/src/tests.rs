@@ -159,7 +159,7 @@ fn the_work_of_a_jump_is_by_slots_and_not_by_ticks() {
 }
 
 #[test]
-fn what_is_late_and_what_comes_due_take_turns_when_the_budget_is_too_small_for_both() {
+fn late_items_and_items_that_come_due_take_turns_when_the_budget_is_too_small_for_both() {
     let mut bench = Bench::new(512, 4);
     bench.advance_to(1_000, 100);
     (0..200).for_each(|_| _ = bench.insert(1_001));
@@ -242,7 +242,7 @@ fn a_lowest_level_with_more_slots_takes_what_needs_no_cascade() {
 }
 
 #[test]
-fn what_is_left_when_a_drain_is_dropped_stays() {
+fn items_that_are_left_when_a_drain_is_dropped_stay() {
     let mut bench = Bench::new(512, 4);
     (0..100).for_each(|nth| _ = bench.insert(nth * 1_000));
     assert_eq!(bench.wheel.drain().take(30).map(|id| bench.store.pending.remove(&id)).count(), 30);
@@ -293,7 +293,7 @@ fn a_cascade_under_way_goes_on_in_the_next_tick_by_no_more_than_the_budget() {
 }
 
 #[test]
-fn what_is_late_does_not_wait_for_another_call_with_a_budget() {
+fn late_items_do_not_wait_for_another_call_with_a_budget() {
     let mut bench = Bench::new(512, 4);
     bench.advance_to(100, 10);
     (0..3).for_each(|_| _ = bench.insert(50));
@@ -330,7 +330,7 @@ fn the_last_tick_of_a_few_that_has_an_item_is_found_on_the_lowest_level() {
 }
 
 #[test]
-fn what_was_moved_to_later_is_counted_and_uses_up_the_budget_when_it_comes_up() {
+fn an_item_moved_to_later_is_counted_and_uses_up_the_budget_when_it_comes_up() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..10).map(|_| bench.insert(10).expect("memory")).collect();
     ids.iter().for_each(|id| bench.reset(*id, 50));
@@ -342,7 +342,7 @@ fn what_was_moved_to_later_is_counted_and_uses_up_the_budget_when_it_comes_up() 
 }
 
 #[test]
-fn what_is_to_come_later_and_is_due_all_the_same_is_asked_for_again() {
+fn an_item_to_come_later_that_is_due_all_the_same_is_asked_for_again() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..3).map(|_| bench.insert(10).expect("memory")).collect();
     let mut asked = Vec::new();

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_says_why_and_what_hangs_is_ended() {
+    fn a_child_that_fails_says_why_and_one_that_hangs_is_ended() {
         let why =
             |script: &str, patience| format!("{:#}", measure(shell(script), &job(), patience).expect_err("no line"));
         assert_eq!(why("echo error: too small >&2; exit 1", Duration::from_secs(60)), "too small");

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_counters_are_named() {
         let mut closing = closing();
         closing.produced.counts.cancelled += 1;
         closing.tasks.early = 3;

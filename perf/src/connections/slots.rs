@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cancelled_must_not_run() {
+    fn a_cancelled_timeout_must_not_run() {
         let (slots, recorder) = slots();
         let task = Slots::arm(&slots, 0, Instant::now());
         assert!(slots.cancelled(0));

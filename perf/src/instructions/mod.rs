@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_both_runs_cancels_out() {
+    fn instructions_that_are_in_both_runs_cancel_out() {
         let program = |timers| Program::parse(&format!("echo:{timers}=server {{}}")).expect("it can be read");
         let programs = [program("ours"), program("none")];
         let count = |few, many| Count { few, many, seconds: 1.0 };

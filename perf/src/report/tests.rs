@@ -50,7 +50,7 @@ fn a_peer_that_fires_early_is_told_and_is_not_in_the_plot() {
 }
 
 #[test]
-fn what_was_not_measured_is_said_and_nothing_is_markup() {
+fn a_row_that_was_not_measured_says_why_and_nothing_is_markup() {
     let absent = json!({"system": "odd <one>", "selection": "all", "values": {}, "not_measured": "no <cancel>"});
     let (page, _) = page_and_plot(&file("w2", &["ns"], &[row("tourbillon", json!({"ns": figure(30.0, 1.0)})), absent]));
     for text in ["odd &lt;one&gt;", "not measured: no &lt;cancel&gt;", "a &lt;processor&gt;", "30.00"] {

@@ -73,7 +73,7 @@ fn a_turn_moves_resets_up_to_its_limit_and_says_whether_more_are_left() {
 }
 
 #[test]
-fn what_is_due_while_it_is_in_the_moved_queue_expires_once() {
+fn a_timeout_that_is_due_while_in_the_moved_queue_expires_once() {
     let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 1 });
     let held = [20, 5, 6].map(|deadline| rig.push_held(Subtick::new(deadline)));
     rig.turn(0);
@@ -115,7 +115,7 @@ fn a_shrink_gives_the_cells_of_a_spike_back_in_the_next_turn() {
 }
 
 #[test]
-fn what_was_reset_to_now_while_a_turn_began_is_due_in_it() {
+fn a_timeout_that_was_reset_to_now_while_a_turn_began_is_due_in_it() {
     let mut rig = Rig::new(ENOUGH);
     let held = rig.push_held(Subtick::new(4));
     rig.push(Subtick::new(4));
@@ -127,7 +127,7 @@ fn what_was_reset_to_now_while_a_turn_began_is_due_in_it() {
 }
 
 #[test]
-fn what_was_pushed_while_a_turn_began_is_due_in_it() {
+fn a_timeout_that_was_pushed_while_a_turn_began_is_due_in_it() {
     let mut rig = Rig::new(ENOUGH);
     rig.push(Subtick::new(3));
     let look = || Some(Subtick::new(3));
@@ -151,7 +151,7 @@ fn after_a_stall_what_has_arrived_runs_by_its_deadlines_unless_it_is_very_much()
 
 #[test]
 #[cfg_attr(miri, ignore = "65,535 timeouts")]
-fn what_comes_due_while_very_much_is_taken_in_does_not_wait_for_the_end_of_that() {
+fn a_timeout_that_comes_due_while_many_are_taken_in_does_not_wait_for_all_of_them() {
     let mut rig = Rig::new(ALL);
     rig.push(Subtick::new(5));
     rig.turn(0);
@@ -173,7 +173,7 @@ fn what_comes_due_while_very_much_is_taken_in_does_not_wait_for_the_end_of_that(
 }
 
 #[test]
-fn what_a_turn_leaves_behind_that_ends_in_the_midst_can_be_cancelled() {
+fn timeouts_that_a_turn_cut_short_by_a_panic_leaves_behind_can_be_cancelled() {
     let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 1_000 });
     let mut held: Vec<_> = (0..MAX_BATCH + 100).map(|_| rig.push_held(Subtick::new(5))).collect();
     let shared = rig.shared.clone();

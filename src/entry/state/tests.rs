@@ -187,7 +187,7 @@ fn the_worker_links_pending_entries_and_pops_queued_ones() {
 }
 
 #[test]
-fn what_is_due_is_expired_marked_or_claimed_once() {
+fn an_entry_that_is_due_is_expired_marked_or_claimed_once() {
     let look = |was: Seen, now| match was {
         was if !was.is_pending() => Err(Expire::Cancelled),
         _ if now < 10 => Err(Expire::NotBefore(Subtick::new(10))),
@@ -323,7 +323,7 @@ fn a_tombstone_revives_where_it_is_or_is_abandoned_if_its_slot_comes_up_too_late
 }
 
 #[test]
-fn what_has_changed_since_the_worker_looked_takes_another_look() {
+fn an_entry_that_has_changed_since_the_worker_looked_takes_another_look() {
     // A closure of deadline 10, as the worker has seen it, and a future of deadline 11.
     let (seen, now) = (10 << 10 | 0b1_1101, 11 << 10 | 0b10_0001_1101);
     let state = State(AtomicU64::new(now));

@@ -95,7 +95,7 @@ fn a_series_that_was_put_off_may_come_back_as_soon_as_a_shutdown_has_its_answer(
 }
 
 #[test]
-fn what_was_put_off_in_an_executor_of_the_users_may_be_dropped_after_a_shutdown_has_begun() {
+fn a_timeout_put_off_in_an_executor_of_the_users_may_be_dropped_after_a_shutdown_has_begun() {
     let holds_batches = Stage { holds_batches: true, ..STAGE };
     let ending = Stage { ending: true, ..holds_batches };
     let mut put_off = once(10);
@@ -149,7 +149,7 @@ fn a_reset_of_a_series_holds_after_the_run_that_was_under_way() {
 }
 
 #[test]
-fn what_a_task_does_on_the_only_thread_that_runs_any_holds_for_the_next_run() {
+fn a_reset_or_cancel_by_a_task_on_the_only_thread_that_runs_any_holds_for_the_next_run() {
     let mut reset = Record::open(1, Kind::Rate { period: 10 }, 10, 0);
     reset.announce_reset(100, 12);
     assert!(reset.settle_reset(true, 13, 1, true).is_ok());

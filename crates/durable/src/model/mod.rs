@@ -382,7 +382,7 @@ fn answer_of<T>(commit: &mut Commit<T>) -> Option<Result<T, CommitError>> {
 }
 
 #[test]
-fn what_a_jump_of_the_clock_has_brought_up_runs_within_seconds() {
+fn timeouts_that_a_jump_of_the_clock_has_brought_up_run_within_seconds() {
     let mut world = World::new();
     // One is in the wheel, and one is not.
     for (key, delay_ms) in [(0, 20_000), (1, 100_000)] {
@@ -398,7 +398,7 @@ fn what_a_jump_of_the_clock_has_brought_up_runs_within_seconds() {
 }
 
 #[test]
-fn what_the_wheel_has_no_room_for_is_not_late_by_a_scan() {
+fn timeouts_that_the_wheel_has_no_room_for_are_not_late_by_a_scan() {
     // In the window, and beyond it when it is scheduled.
     for delay_ms in [5_000, 40_000] {
         let mut world = World::new();

@@ -37,7 +37,7 @@ impl World {
 }
 
 #[test]
-fn what_another_connection_has_committed_is_not_late_by_a_scan() {
+fn a_timeout_that_another_connection_has_committed_is_not_late_by_a_scan() {
     for delay_ms in [0, 1_000, 5_000, 60_000] {
         let mut world = World::new();
         world.carry_out(Step::Own { key: 0, call: OwnCall::Schedule, delay_ms, commit: true });

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_behind_a_prefix_is_behind_all_that_begin_with_it() {
+    fn a_text_behind_a_prefix_is_behind_all_that_begin_with_it() {
         for prefix in ["a", "a\u{7f}", "ä", "a\u{7ff}", "\u{d7ff}", "\u{ffff}", "a\u{10ffff}", "%"] {
             let behind = behind(prefix).unwrap();
             assert!(*format!("{prefix}\u{10ffff}\u{10ffff}") < *behind && !behind.starts_with(prefix), "{prefix:?}");

@@ -64,7 +64,7 @@ fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
 }
 
 #[test]
-fn what_is_due_runs_on_its_thread_in_the_order_of_its_deadlines_and_never_early() {
+fn due_timeouts_run_on_their_thread_in_the_order_of_their_deadlines_and_never_early() {
     let (mut engine, log) = (Engine::new(), Log::default());
     let here: Rc<Cell<Option<ThreadId>>> = Rc::default();
     for (number, seconds) in [(3, 3), (1, 1), (2, 2), (9, 900_000)] {
@@ -209,7 +209,7 @@ fn a_handle_that_a_task_drops_frees_nothing_that_the_turn_still_needs() {
 }
 
 #[test]
-fn what_a_task_schedules_without_a_delay_waits_for_the_next_turn() {
+fn a_timeout_that_a_task_schedules_without_a_delay_waits_for_the_next_turn() {
     fn again(timer: &LocalTimer, runs: &Rc<Cell<u32>>) {
         let (next, count) = (timer.clone(), Rc::clone(runs));
         let task = move || {

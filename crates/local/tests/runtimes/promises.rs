@@ -60,7 +60,7 @@ pub(crate) fn sleeps_and_limits_end_and_never_early<H: Host>() {
     });
 }
 
-pub(crate) fn what_is_not_send_runs_on_its_own_thread<H: Host>() {
+pub(crate) fn a_task_that_is_not_send_runs_on_its_own_thread<H: Host>() {
     H::run(LocalTimer::builder(), async |timer| {
         let threads: Rc<RefCell<Vec<ThreadId>>> = Rc::default();
         for delay in [0, 1, 5].map(Duration::from_millis) {
@@ -92,7 +92,7 @@ pub(crate) fn an_earlier_timeout_wakes_a_loop_that_sleeps<H: Host>() {
     });
 }
 
-pub(crate) fn what_is_reset_to_earlier_wakes_a_loop_that_sleeps<H: Host>() {
+pub(crate) fn a_reset_to_earlier_wakes_a_loop_that_sleeps<H: Host>() {
     H::run(LocalTimer::builder(), async |timer| {
         let ran = Rc::new(Cell::new(false));
         let runs = Rc::clone(&ran);
@@ -150,7 +150,7 @@ pub(crate) fn the_end_of_the_loop_ends_the_engine<H: Host>() {
     }
 }
 
-pub(crate) fn what_exceeds_a_turn_runs_in_the_next_ones<H: Host>() {
+pub(crate) fn timeouts_that_exceed_a_turn_run_in_the_next_ones<H: Host>() {
     H::run(LocalTimer::builder().expiry_limit(10), async |timer| {
         for _ in 0..95 {
             timer.schedule_detached(Duration::from_millis(2), || ()).expect("room");

@@ -41,7 +41,7 @@ fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
 }
 
 #[test]
-fn what_found_no_cell_for_its_move_comes_up_when_some_of_it_is_due_and_for_cascades() {
+fn items_that_found_no_cell_for_their_move_come_up_when_some_are_due_and_for_cascades() {
     let (mut bench, ids) = without_memory(1 << 20, far());
     for (id, deadline) in [(ids[3], 700), (ids[9], 1_500), (ids[4], 3_000)] {
         bench.reset(id, deadline);
@@ -120,7 +120,7 @@ fn shrink_gives_back_what_a_spike_has_left() {
 
 #[test]
 #[cfg_attr(miri, ignore = "thousands of items, or of slots")]
-fn what_was_reserved_is_there_and_a_warm_wheel_takes_no_more() {
+fn reserved_memory_is_there_and_a_warm_wheel_takes_no_more() {
     let mut bench = Bench::new(512, 4);
     bench.wheel.reserve(1_000).expect("memory");
     let memory = bench.wheel.memory();
@@ -133,7 +133,7 @@ fn what_was_reserved_is_there_and_a_warm_wheel_takes_no_more() {
 }
 
 #[test]
-fn what_is_reserved_comes_on_top_of_what_is_in_use() {
+fn reserved_memory_comes_on_top_of_memory_in_use() {
     let mut bench = Bench::new(512, 4);
     (1..=100).for_each(|deadline| _ = bench.insert(deadline));
     bench.wheel.reserve(1_000).expect("memory");

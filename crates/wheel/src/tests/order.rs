@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 #[cfg_attr(miri, ignore = "thousands of items, or of slots")]
-fn what_is_late_comes_out_by_its_deadline_however_it_was_inserted() {
+fn late_items_come_out_by_their_deadlines_however_they_were_inserted() {
     let mut bench = Bench::new(512, 4);
     bench.advance_to(100_000, 100);
     (0..10_000).for_each(|nth| _ = bench.insert(nth * 7_919 % 50_000));
@@ -13,7 +13,7 @@ fn what_is_late_comes_out_by_its_deadline_however_it_was_inserted() {
 }
 
 #[test]
-fn what_is_moved_to_later_comes_out_by_its_deadline_also_in_a_late_turn() {
+fn an_item_moved_to_later_comes_out_by_its_deadline_also_in_a_late_turn() {
     let mut bench = Bench::new(512, 4);
     let (moved, other) = (bench.insert(10).expect("memory"), bench.insert(30).expect("memory"));
     bench.reset(moved, 60);
@@ -23,7 +23,7 @@ fn what_is_moved_to_later_comes_out_by_its_deadline_also_in_a_late_turn() {
 }
 
 #[test]
-fn what_waits_for_its_round_comes_out_in_order_with_a_small_budget() {
+fn items_that_wait_for_their_round_come_out_in_order_with_a_small_budget() {
     let mut bench = Bench::new(2, 1);
     let ids = [1, 3, 1].map(|deadline| bench.insert(deadline).expect("memory"));
     bench.now = 1;
@@ -92,7 +92,7 @@ fn a_jump_in_the_middle_of_a_cascade_keeps_the_order() {
 }
 
 #[test]
-fn what_a_jump_makes_due_is_sorted_also_if_some_of_it_is_removed_meanwhile() {
+fn items_that_a_jump_makes_due_are_sorted_also_if_some_are_removed_meanwhile() {
     let mut bench = Bench::new(16, 1);
     let ids = [161, 34, 90, 3].map(|deadline| bench.insert(deadline).expect("memory"));
     bench.now = 1_000;
@@ -143,7 +143,7 @@ fn a_rescan_does_not_hold_up_what_is_due_already() {
 }
 
 #[test]
-fn what_a_rescan_finds_due_goes_behind_what_is_late_and_earlier() {
+fn an_item_that_a_rescan_finds_due_goes_behind_a_late_one_that_is_earlier() {
     let mut bench = Bench::new(512, 4);
     bench.advance_to(100, 100);
     let [later, late] = [1_000, 3].map(|deadline| bench.insert(deadline).expect("memory"));
@@ -153,7 +153,7 @@ fn what_a_rescan_finds_due_goes_behind_what_is_late_and_earlier() {
 }
 
 #[test]
-fn what_is_late_goes_first_also_after_a_call_whose_rest_was_removed() {
+fn a_late_item_goes_first_also_after_a_call_whose_rest_was_removed() {
     let mut bench = Bench::new(512, 4);
     bench.advance_to(100, 100);
     let removed = bench.insert(50).expect("memory");

@@ -24,7 +24,7 @@ fn assert_is_up(since: Instant, limit: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_answered_in_time_meets_no_limit() {
+async fn a_request_that_is_answered_in_time_meets_no_limit() {
     let upstream = Upstream::start().await;
     let proxy = Proxy::start(upstream.address, &[]);
     let mut client = connect(&proxy).await;

@@ -52,7 +52,7 @@ fn try_one(name: Name, job: &Job) -> Result<()> {
 }
 
 #[test]
-fn what_a_system_can_not_do_is_refused_with_the_reason() {
+fn a_case_that_a_system_can_not_do_is_refused_with_the_reason() {
     let refused = measure(Name::Bitwheel, &job(find("w6").expect("a case"), 1)).expect_err("no thread");
     assert!(refused.to_string().contains("its owner turns it"), "{refused}");
     assert!(measure(Name::Netty, &job(find("w2").expect("a case"), 1)).is_err());

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_is_what_came_between_the_beginning_and_the_end() {
+    fn the_measured_counts_are_those_between_the_beginning_and_the_end() {
         let (mut books, phase) = (Books::new(), AtomicCell::new(Phase::Opening));
         let go = |books: &mut Books, count| {
             for at in 0..count {
