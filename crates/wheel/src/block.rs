@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 use crate::items::{OutOfMemory, Place, room_for};
 
@@ -11,8 +12,90 @@ pub(crate) const CELLS: usize = 14;
 /// The tests of this crate, and models, have small chunks: so the former have many, and the latter
 /// do little.
 const CHUNK_BITS: u32 = if cfg!(any(test, loom)) { 2 } else { 8 };
-/// How many blocks are allocated at once: 32 KiB of them.
+/// How many blocks are in a chunk.
 const CHUNK: usize = 1 << CHUNK_BITS;
+
+/// Blocks that are allocated at once: 32 KiB of them, if an item takes 8 bytes.
+pub type Chunk<T> = [Block<T>; CHUNK];
+
+/// The memory of a wheel's blocks. The allocator's is a vector of boxes. A user with better memory,
+/// such as large pages, or with a bound, has a type for that.
+///
+/// ```
+/// use tourbillon_wheel::{Chunk, Memory, Wheel};
+///
+/// /// At most 64 chunks.
+/// #[derive(Default)]
+/// struct Bounded(Vec<Box<Chunk<u32>>>);
+///
+/// impl Memory<u32> for Bounded {
+///     fn count(&self) -> usize {
+///         self.0.len()
+///     }
+///
+///     fn get(&self, chunk: usize) -> Option<&Chunk<u32>> {
+///         Memory::get(&self.0, chunk)
+///     }
+///
+///     fn get_mut(&mut self, chunk: usize) -> Option<&mut Chunk<u32>> {
+///         Memory::get_mut(&mut self.0, chunk)
+///     }
+///
+///     fn grow(&mut self, chunks: usize) {
+///         self.0.grow(chunks.min(64 - self.0.len()));
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut wheel = Wheel::<u32, Bounded>::with_lowest(512, 512, 4)?;
+/// wheel.reserve(100_000)?;
+/// assert_eq!(wheel.memory(), 40 * 32 * 1024);
+/// assert!(wheel.reserve(200_000).is_err());
+/// # Ok(())
+/// # }
+/// ```
+pub trait Memory<T>: Default {
+    /// Returns how many chunks there are.
+    fn count(&self) -> usize;
+
+    /// Returns a chunk. The first has number 0, and each keeps its number.
+    fn get(&self, chunk: usize) -> Option<&Chunk<T>>;
+
+    /// As [`get`](Self::get), to write to it.
+    fn get_mut(&mut self, chunk: usize) -> Option<&mut Chunk<T>>;
+
+    /// Allocates so many chunks of [empty](Block::EMPTY) blocks, or more, or as many as there is
+    /// memory for.
+    fn grow(&mut self, chunks: usize);
+}
+
+impl<T> Memory<T> for Vec<Box<Chunk<T>>> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn get(&self, chunk: usize) -> Option<&Chunk<T>> {
+        self.as_slice().get(chunk).map(|chunk| &**chunk)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, chunk: usize) -> Option<&mut Chunk<T>> {
+        self.as_mut_slice().get_mut(chunk).map(|chunk| &mut **chunk)
+    }
+
+    fn grow(&mut self, chunks: usize) {
+        let chunk = || {
+            let mut blocks = room_for(CHUNK).ok()?;
+            blocks.resize_with(CHUNK, || Block::EMPTY);
+            blocks.into_boxed_slice().try_into().ok()
+        };
+        if self.try_reserve(chunks).is_ok() {
+            self.extend((0..chunks).map_while(|_| chunk()));
+        }
+    }
+}
 
 /// The neighbour of a block: another block, or the end of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +129,18 @@ impl Link {
 /// once, so that the list is first in, first out. A removal leaves a hole.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(crate) struct Block<T> {
+pub struct Block<T> {
     pub(crate) before: Link,
     pub(crate) behind: Link,
     /// How many cells hold an item.
     pub(crate) live: u8,
     pub(crate) cells: [Option<T>; CELLS],
+}
+
+impl<T> Block<T> {
+    /// A block without an item, and in no list.
+    pub const EMPTY: Self =
+        Self { before: Link::end(0), behind: Link::end(0), live: 0, cells: [const { None }; CELLS] };
 }
 
 impl<T: Copy> Block<T> {
@@ -74,63 +163,64 @@ impl<T: Copy> Block<T> {
 
 /// All blocks of a wheel. They never go back to the system by themselves.
 #[derive(Debug)]
-pub(crate) struct Blocks<T> {
-    chunks: Vec<Box<[Block<T>; CHUNK]>>,
+pub(crate) struct Blocks<T, M> {
+    memory: M,
     /// The first free block, or an end if there is none. `behind` leads to the next.
     free: Link,
-    /// How many blocks are in a list.
-    used: usize,
+    /// How many blocks are free.
+    spare: usize,
     /// For tests: there is no memory for more blocks than these.
     #[cfg(test)]
     pub(crate) limit: usize,
+    of: PhantomData<T>,
 }
 
-impl<T: Copy> Blocks<T> {
-    pub(crate) const fn new() -> Self {
+impl<T: Copy, M: Memory<T>> Blocks<T, M> {
+    pub(crate) fn new() -> Self {
         Self {
-            chunks: Vec::new(),
+            memory: M::default(),
             free: Link::end(0),
-            used: 0,
+            spare: 0,
             #[cfg(test)]
             limit: usize::MAX,
+            of: PhantomData,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.chunks.len() * CHUNK
+        (self.memory.count() * CHUNK).min(Place::MAX_BLOCKS as usize)
     }
 
     #[inline]
     pub(crate) fn get(&self, block: u32) -> &Block<T> {
-        &self.chunks[(block >> CHUNK_BITS) as usize][block as usize % CHUNK]
+        let chunk = self.memory.get((block >> CHUNK_BITS) as usize);
+        &chunk.expect("a block has a chunk")[block as usize % CHUNK]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, block: u32) -> &mut Block<T> {
-        &mut self.chunks[(block >> CHUNK_BITS) as usize][block as usize % CHUNK]
+        self.at(block).expect("a block has a chunk")
     }
 
-    /// Returns the block of a place, which may be no block's.
+    /// Returns the block of this number, if there is one.
     #[inline]
-    pub(crate) fn at(&mut self, place: Place) -> Option<&mut Block<T>> {
-        let chunk = self.chunks.get_mut((place.block() >> CHUNK_BITS) as usize)?;
-        Some(&mut chunk[place.block() as usize % CHUNK])
+    pub(crate) fn at(&mut self, block: u32) -> Option<&mut Block<T>> {
+        let chunk = self.memory.get_mut((block >> CHUNK_BITS) as usize)?;
+        Some(&mut chunk[block as usize % CHUNK])
     }
 
     /// Takes an empty block, and gives it these neighbours and its first item. Returns its number.
     #[inline]
     pub(crate) fn take(&mut self, before: Link, behind: Link, item: T) -> Result<u32, OutOfMemory> {
-        let index = match self.free.block() {
-            Some(index) => index,
-            None => self.grow()?,
-        };
+        self.reserve(1)?;
+        let index = self.free.block().ok_or(OutOfMemory)?;
         let block = self.get_mut(index);
         debug_assert!(block.live == 0 && block.cells.iter().all(Option::is_none), "items would be lost");
         let next = block.behind;
         (block.before, block.behind, block.live) = (before, behind, 1);
         block.cells[0] = Some(item);
         self.free = next;
-        self.used += 1;
+        self.spare -= 1;
         Ok(index)
     }
 
@@ -139,38 +229,29 @@ impl<T: Copy> Blocks<T> {
     pub(crate) fn give_back(&mut self, index: u32) {
         debug_assert_eq!(self.get(index).live, 0, "items would be lost");
         self.get_mut(index).behind = core::mem::replace(&mut self.free, Link::to(index));
-        self.used -= 1;
+        self.spare += 1;
     }
 
     /// Allocates blocks until so many are free.
     #[inline]
     pub(crate) fn reserve(&mut self, blocks: usize) -> Result<(), OutOfMemory> {
-        if blocks > Place::MAX_BLOCKS as usize {
-            return Err(OutOfMemory);
-        }
-        while self.len() - self.used < blocks {
-            self.grow()?;
-        }
-        Ok(())
+        if self.spare < blocks { self.grow(blocks) } else { Ok(()) }
     }
 
-    /// Allocates a chunk. Its blocks are taken in the order of their addresses: this returns the
-    /// first.
+    /// Allocates chunks until so many blocks are free. They are taken in the order of their
+    /// addresses.
     #[cold]
-    fn grow(&mut self) -> Result<u32, OutOfMemory> {
-        let first = u32::try_from(self.len()).ok().filter(|first| *first < Place::MAX_BLOCKS).ok_or(OutOfMemory)?;
-        #[cfg(test)]
-        if self.len() >= self.limit {
+    fn grow(&mut self, blocks: usize) -> Result<(), OutOfMemory> {
+        let (before, most) = (self.len(), Place::MAX_BLOCKS as usize);
+        if blocks > most {
             return Err(OutOfMemory);
         }
-        let mut chunk = room_for(CHUNK)?;
-        self.chunks.try_reserve(1).map_err(|_| OutOfMemory)?;
-        let end = Link::end(0);
-        chunk.extend((0..CHUNK).map(|_| Block { before: end, behind: end, live: 0, cells: [None; CELLS] }));
-        let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
-        self.chunks.push(chunk);
-        self.used += CHUNK;
-        (first..first + (1 << CHUNK_BITS)).rev().for_each(|block| self.give_back(block));
-        Ok(first)
+        #[cfg(test)]
+        let most = most.min(self.limit);
+        let missing = (blocks - self.spare).min(most.saturating_sub(before));
+        self.memory.grow(missing.div_ceil(CHUNK));
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most MAX_BLOCKS")]
+        (before as u32..self.len() as u32).rev().for_each(|block| self.give_back(block));
+        if self.spare < blocks { Err(OutOfMemory) } else { Ok(()) }
     }
 }

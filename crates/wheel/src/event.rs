@@ -1,5 +1,6 @@
 //! The next thing to do, and when.
 
+use crate::block::Memory;
 use crate::items::{Items, NEVER};
 use crate::level::Span;
 use crate::wheel::{DUE, LATE, Wheel, cascade_list};
@@ -13,7 +14,7 @@ pub(crate) enum Event {
     Open(usize, Span),
 }
 
-impl<T: Copy + Eq> Wheel<T> {
+impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     /// Returns the tick at which the wheel has to be turned next: by [`expire`](Self::expire), and
     /// then [`cascade`](Self::cascade), with the time of then. 0 means at once, `None` that nothing
     /// will come up.

@@ -1,5 +1,6 @@
 //! One level: a ring of slots, each 2^`shift` ticks wide.
 
+use crate::block::Memory;
 use crate::items::OutOfMemory;
 use crate::list::Lists;
 use crate::occupancy::Occupancy;
@@ -136,7 +137,11 @@ impl Level {
 
     /// Returns the first span from this one on whose slot has items. It may be one revolution away
     /// at most. Clears the marks of slots that have none any more.
-    pub(crate) fn next_occupied<T: Copy + Eq>(&mut self, first: Span, lists: &Lists<T>) -> Option<Span> {
+    pub(crate) fn next_occupied<T: Copy + Eq, M: Memory<T>>(
+        &mut self,
+        first: Span,
+        lists: &Lists<T, M>,
+    ) -> Option<Span> {
         loop {
             let span = self.next_marked(first)?;
             let list = self.ring.list(span);

@@ -114,5 +114,6 @@ mod wheel;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use block::{Block, Chunk, Memory};
 pub use items::{Items, NEVER, OutOfMemory, Place, Take, WheelError};
 pub use wheel::{MAX_TICK_BITS, Wheel};

@@ -5,7 +5,7 @@ use core::iter;
 use core::mem;
 use core::ops::RangeInclusive;
 
-use crate::block::{Block, Blocks, CELLS, Link};
+use crate::block::{Block, Blocks, CELLS, Link, Memory};
 use crate::items::{Items, NEVER, OutOfMemory, Place, room_for};
 
 /// So many items of a list are looked at to find out when to turn next.
@@ -35,12 +35,12 @@ impl Ends {
 
 /// All lists of a wheel, by their numbers, and their blocks.
 #[derive(Debug)]
-pub(crate) struct Lists<T> {
+pub(crate) struct Lists<T, M> {
     ends: Box<[Ends]>,
-    pub(crate) blocks: Blocks<T>,
+    pub(crate) blocks: Blocks<T, M>,
 }
 
-impl<T: Copy + Eq> Lists<T> {
+impl<T: Copy + Eq, M: Memory<T>> Lists<T, M> {
     pub(crate) fn new(lists: usize) -> Result<Self, OutOfMemory> {
         let count = u32::try_from(lists).ok().filter(|count| *count < 1 << 31).ok_or(OutOfMemory)?;
         let mut ends = room_for(lists)?;
@@ -148,7 +148,7 @@ impl<T: Copy + Eq> Lists<T> {
     /// Returns the block of a place, if the item is there.
     #[inline]
     pub(crate) fn block_of(&mut self, place: Place, item: T) -> Option<&mut Block<T>> {
-        self.blocks.at(place).filter(|block| block.cells.get(place.cell()) == Some(&Some(item)))
+        self.blocks.at(place.block()).filter(|block| block.cells.get(place.cell()) == Some(&Some(item)))
     }
 
     /// Takes an item out, if it is at this place.

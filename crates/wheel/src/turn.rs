@@ -1,11 +1,11 @@
 //! A turn: it takes out the items that are due, and moves a part of each cascade.
 
-use crate::block::{Block, CELLS};
+use crate::block::{Block, CELLS, Memory};
 use crate::event::Event;
 use crate::items::{Items, NEVER, Place, Take};
 use crate::wheel::{DUE, FAR, LATE, Wheel, cascade_list};
 
-impl<T: Copy + Eq> Wheel<T> {
+impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     /// Takes out the items that are due at tick `now`, in the order of their deadlines, and those
     /// of one deadline in the order in which they were inserted.
     ///

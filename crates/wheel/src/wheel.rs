@@ -1,10 +1,11 @@
 //! The wheel: which list an item goes to, and what a user may ask.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::block::Block;
+use crate::block::{Block, Chunk, Memory};
 use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError, room_for};
 use crate::level::{Level, Ring};
 use crate::list::Lists;
@@ -21,9 +22,10 @@ pub(crate) const FAR: u32 = 1;
 /// cascades are behind it.
 pub(crate) const DUE: u32 = 2;
 
-/// A hierarchical timing wheel. See the [crate](crate).
-pub struct Wheel<T> {
-    pub(crate) lists: Lists<T>,
+/// A hierarchical timing wheel of items `T`, whose blocks are in memory `M`. See the
+/// [crate](crate).
+pub struct Wheel<T, M = Vec<Box<Chunk<T>>>> {
+    pub(crate) lists: Lists<T, M>,
     pub(crate) levels: Box<[Level]>,
     /// The ring of the lowest level that is as wide as a distance from the cursor, by the logarithm
     /// of the distance; the last level's if none is. From any cursor a level reaches as far as its
@@ -55,12 +57,14 @@ impl<T: Copy + Eq> Wheel<T> {
     pub fn new(slots: usize, levels: usize) -> Result<Self, WheelError> {
         Self::with_lowest(slots, slots, levels)
     }
+}
 
+impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     /// Returns an empty wheel whose level 0 has `lowest` slots in place of `slots`: for fine ticks,
-    /// most of whose items are inserted into level 0 all the same.
+    /// most of whose items are inserted into level 0 all the same. Its memory is `M`'s.
     ///
     /// # Errors
-    /// The same as [`new`](Self::new).
+    /// The same as [`new`](Wheel::new).
     pub fn with_lowest(lowest: usize, slots: usize, levels: usize) -> Result<Self, WheelError> {
         let is_wrong = |slots: &usize| !slots.is_power_of_two() || (*slots == 1 && levels > 1);
         if let Some(wrong) = [lowest, slots].into_iter().find(is_wrong) {
@@ -370,7 +374,7 @@ pub(crate) fn cascade_list(level: usize) -> u32 {
     DUE + level
 }
 
-impl<T> fmt::Debug for Wheel<T> {
+impl<T, M> fmt::Debug for Wheel<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { levels, cursor, len, .. } = self;
         let mut wheel = f.debug_struct("Wheel");
