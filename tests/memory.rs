@@ -97,20 +97,21 @@ fn advised_bytes() -> usize {
 fn large_pages_are_asked_for_a_large_capacity_and_not_for_later_growth() {
     alone(|| {
         let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
-        let (small, large) = (60_000, 1_000_000);
+        let (small, large) = (16_000, 1_000_000);
         let before = advised_bytes();
-        let build = |capacity| Timer::builder().capacity(capacity).build().expect("the options make sense");
+        let build = |capacity| Timer::builder().shards(1).capacity(capacity).build().expect("the options make sense");
         let engine = build(small);
         assert_eq!(advised_bytes(), before, "too small to gain by it");
         drop(engine);
         let engine = build(large);
-        // The rest, which is no whole large page, is not advised.
-        let (advised, whole) = (advised_bytes() - before, (large * 64) >> 21 << 21);
-        assert_eq!(advised, if has_them { whole } else { 0 });
+        // The entries, and a block of 128 bytes for ten of them, in chunks of 256 blocks.
+        let pages = |bytes: usize| bytes.next_multiple_of(2 << 20);
+        let whole = pages(large * 64) + pages((large / 10).next_multiple_of(256) * 128);
+        assert_eq!(advised_bytes() - before, if has_them { whole } else { 0 });
         drop(engine);
         assert_eq!(advised_bytes(), before);
-        let engine = build((4 << 20) / 64);
-        assert_eq!(advised_bytes() > before, has_them, "from 4 MiB on");
+        let engine = build((1 << 20) / 64);
+        assert_eq!(advised_bytes() > before, has_them, "from 1 MiB on");
         drop(engine);
         // An allocator that has freed larger arrays keeps those of this size, without the advice.
         let kept = thread::spawn(move || {

@@ -37,7 +37,7 @@ mod thread;
 mod time;
 #[path = "../../src/timer/mod.rs"]
 mod timer;
-#[path = "../../src/wheel.rs"]
+#[path = "../../src/wheel/mod.rs"]
 mod wheel;
 #[path = "../../src/worker/mod.rs"]
 mod worker;

@@ -71,8 +71,8 @@ impl<T> Zeroed<T> {
     }
 
     /// Like [`new`](Self::new), for an array that the caller will fill at once. Where the system
-    /// has large pages, a large array uses them, so that random accesses need fewer address
-    /// translations. A write to one place of a large page takes memory for all of it.
+    /// has large pages, a large array uses them, so that accesses at random need fewer address
+    /// translations. It is longer then, up to the end of its last page.
     pub(crate) fn to_be_filled(len: usize) -> Option<Self> {
         #[cfg(all(target_os = "linux", not(miri)))]
         if let Some(array) = Self::in_large_pages(len) {
@@ -105,23 +105,21 @@ impl<T> Zeroed<T> {
         /// A large page of most processors.
         const PAGE: usize = 2 << 20;
         let bytes = Layout::array::<T>(len).ok()?.size();
-        let whole = bytes - bytes % PAGE;
-        if whole < 2 * PAGE {
+        if bytes < PAGE / 2 {
             return None;
         }
-        // Linux puts a mapping of whole large pages where one begins. The rest of the last one is
-        // not advised and never touched, and so takes no memory.
-        let mapped = bytes.checked_next_multiple_of(PAGE).and_then(NonZeroUsize::new)?;
+        // Linux puts a mapping of whole large pages where one begins.
+        let bytes = NonZeroUsize::new(bytes.checked_next_multiple_of(PAGE)?)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: 1. A new anonymous mapping, at an address that the system chooses, touches no
         // existing memory. 2. The advice is for that mapping, and does not change its contents.
         let first = unsafe {
-            let first = mmap_anonymous(None, mapped, access, MapFlags::MAP_PRIVATE).ok()?;
+            let first = mmap_anonymous(None, bytes, access, MapFlags::MAP_PRIVATE).ok()?;
             // If the system refuses, the mapping works as before.
-            let _ = madvise(first, whole, MmapAdvise::MADV_HUGEPAGE);
+            let _ = madvise(first, bytes.get(), MmapAdvise::MADV_HUGEPAGE);
             first
         };
-        Some(Self { first: first.cast(), len, memory: Memory::Mapped(mapped.get()) })
+        Some(Self { first: first.cast(), len: bytes.get() / size_of::<T>(), memory: Memory::Mapped(bytes.get()) })
     }
 
     /// Gives the memory of `len` places from `from` on back to the system. Both ends must lie on

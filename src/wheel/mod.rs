@@ -5,10 +5,13 @@
 //! place. A cancelled entry that a queue brings may have come up meanwhile. The wheel notices that,
 //! because a cell says which entry is in it.
 
+mod cells;
+
 use std::time::Duration;
 
 use tourbillon_wheel::{Items, NEVER, Place};
 
+use self::cells::Cells;
 use crate::entry::{CameUp, CancelledInSlot, FromSlot, Kind, Linked, Owned, Sole};
 use crate::time::Subtick;
 
@@ -17,7 +20,7 @@ const ENTRIES_A_BLOCK: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    slots: tourbillon_wheel::Wheel<Linked>,
+    slots: tourbillon_wheel::Wheel<Linked, Cells>,
     entries: Entries,
     has_kept_back: bool,
     /// For how many entries cells are reserved.
