@@ -12,12 +12,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::cases::Case;
+use super::cases::{Case, Work};
 use super::job::Job;
 
 /// Runs `command`, which has been told the job, and reads its line.
 pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Result<Line> {
     command.env("RUST_BACKTRACE", "0");
+    if !matches!(job.case.work, Work::Memory | Work::Idle) {
+        // Large pages for what the programs allocate, as the JVMs have them.
+        command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let program = command.get_program().display().to_string();
     let child = command.spawn().with_context(|| format!("cannot run {program}"))?;
