@@ -160,7 +160,7 @@ fn the_work_of_a_jump_is_by_slots_and_not_by_ticks() {
 
 #[test]
 fn late_items_and_items_that_come_due_take_turns_when_the_budget_is_too_small_for_both() {
-    let mut bench = Bench::new(512, 4);
+    let mut bench = Bench::new(64, 3);
     bench.advance_to(1_000, 100);
     (0..200).for_each(|_| _ = bench.insert(1_001));
     bench.now = 1_001;
