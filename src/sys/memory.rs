@@ -13,8 +13,8 @@ use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, m
 const LINE: usize = 64;
 
 /// The alignment that the allocator is asked for: no more than it gives anyway. Miri checks against
-/// the alignment that was asked for, so under Miri that is a whole line.
-const ASKED: usize = if cfg!(miri) { LINE } else { align_of::<usize>() };
+/// the alignment that was asked for, and models watch memory that is asked for with a whole line.
+const ASKED: usize = if cfg!(any(miri, loom)) { LINE } else { align_of::<usize>() };
 
 /// An array of `len` places, all of whose bytes are zero when it is made. It neither reads nor
 /// drops the values in them: that is up to its owner.

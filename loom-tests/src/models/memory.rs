@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::ptr;
 
 const CACHE_LINE: usize = 64;
-/// The bytes that a wheel allocates at a time: four blocks of cells.
-const CHUNK_OF_CELLS: usize = 4 * 128;
+/// The bytes that a wheel allocates at a time: four blocks of cells, and a line.
+const CHUNK_OF_CELLS: usize = 4 * 128 + CACHE_LINE;
 /// Neither an index of loom's nor an address.
 const FREED: usize = 0xDEAD_DEAD_DEAD_DEAD;
 
