@@ -1,5 +1,6 @@
-//! The memory of a wheel's cells. A worker comes back to a block after a long time, and in the
-//! order of deadlines. So many blocks are in large pages, as reserved entries are.
+//! The memory of a wheel's cells. A worker comes back to a block in the order of deadlines, and
+//! long after it was filled. So if there are many blocks, they are in large pages, as reserved
+//! entries are.
 
 use std::array;
 use std::ptr::NonNull;
