@@ -2,7 +2,6 @@
 //! long after it was filled. So if there are many blocks, they are in large pages, as reserved
 //! entries are.
 
-use std::array;
 use std::ptr::NonNull;
 
 use tourbillon_wheel::{Block, Chunk, Memory};
@@ -47,8 +46,12 @@ impl Memory<Linked> for Cells {
         }
         self.chunks.extend((0..array.len()).map(|index| {
             let chunk = array.get(index);
-            // SAFETY: a place of a new array, which nobody else knows.
-            unsafe { chunk.write(array::from_fn(|_| Block::EMPTY)) };
+            let blocks = size_of::<Chunk<Linked>>() / size_of::<Block<Linked>>();
+            // One by one, as a whole chunk would go over the stack.
+            for block in 0..blocks {
+                // SAFETY: a block of a place of a new array, which nobody else knows.
+                unsafe { chunk.cast::<Block<Linked>>().add(block).write(Block::EMPTY) };
+            }
             chunk
         }));
         self.arrays.push(array);
