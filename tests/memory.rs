@@ -97,7 +97,7 @@ fn advised_bytes() -> usize {
 fn large_pages_are_asked_for_a_large_capacity_and_not_for_later_growth() {
     alone(|| {
         let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
-        let (small, large) = (16_000, 1_000_000);
+        let (small, large) = ((1 << 20) / 64, 1_000_000);
         let before = advised_bytes();
         let build = |capacity| Timer::builder().shards(1).capacity(capacity).build().expect("the options make sense");
         let engine = build(small);
@@ -110,8 +110,8 @@ fn large_pages_are_asked_for_a_large_capacity_and_not_for_later_growth() {
         assert_eq!(advised_bytes() - before, if has_them { whole } else { 0 });
         drop(engine);
         assert_eq!(advised_bytes(), before);
-        let engine = build((1 << 20) / 64);
-        assert_eq!(advised_bytes() > before, has_them, "from 1 MiB on");
+        let engine = build(small + 1);
+        assert_eq!(advised_bytes() > before, has_them, "beyond 1 MiB");
         drop(engine);
         // An allocator that has freed larger arrays keeps those of this size, without the advice.
         let kept = thread::spawn(move || {

@@ -70,9 +70,9 @@ impl<T> Zeroed<T> {
         Some(Self { first, len, memory: Memory::Allocated(allocated, layout) })
     }
 
-    /// Like [`new`](Self::new), for an array that the caller will fill at once. Where the system
-    /// has large pages, a large array uses them, so that accesses at random need fewer address
-    /// translations. It is longer then, up to the end of its last page.
+    /// Like [`new`](Self::new), for an array that the caller will fill at once. On Linux a large
+    /// array is in large pages, if the system has any, so that accesses at random need fewer
+    /// address translations. It goes on to the end of its last page, and so may be longer.
     pub(crate) fn to_be_filled(len: usize) -> Option<Self> {
         #[cfg(all(target_os = "linux", not(miri)))]
         if let Some(array) = Self::in_large_pages(len) {
@@ -105,7 +105,8 @@ impl<T> Zeroed<T> {
         /// A large page of most processors.
         const PAGE: usize = 2 << 20;
         let bytes = Layout::array::<T>(len).ok()?.size();
-        if bytes < PAGE / 2 {
+        // So it is less than twice as long as was asked for.
+        if bytes <= PAGE / 2 {
             return None;
         }
         // Linux puts a mapping of whole large pages where one begins.

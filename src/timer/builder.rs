@@ -218,10 +218,10 @@ impl Builder {
     /// * up to 192 free entries of each thread, the pool's threads included, and up to 64 that it
     ///   has cancelled and dropped; a worker keeps 128 more.
     ///
-    /// On Linux the engine asks for large pages for 1 MiB and more, of timeouts or of a wheel's
-    /// cells. It uses the last of them whole, for more timeouts than were asked for. They make
-    /// operations on tens of thousands of timeouts, or more, faster. The system gives them, and not
-    /// the global allocator, so they go back to the system with the engine.
+    /// On Linux the engine asks for large pages for more than 1 MiB of timeouts, or of a wheel's
+    /// cells. It uses the last page whole, and so reserves for somewhat more timeouts. Large pages
+    /// make operations on tens of thousands of timeouts, or more, faster. The system gives them,
+    /// and not the global allocator, so they go back to the system with the engine.
     ///
     /// Default: 0.
     pub fn capacity(self, timeouts: usize) -> Self {
