@@ -94,7 +94,7 @@ impl Wheel {
     /// Returns a wheel with `lowest` slots in its lowest level, or `None` if there is no memory for
     /// its slots. The builder has checked the sizes.
     pub(crate) fn new(lowest: usize, slots: usize, levels: usize) -> Option<Self> {
-        let mut slots = tourbillon_wheel::Wheel::with_lowest(lowest, slots, levels).ok()?;
+        let mut slots = tourbillon_wheel::Wheel::with_memory(lowest, slots, levels).ok()?;
         // The spare block.
         slots.reserve(1).ok()?;
         Some(Self { slots, entries: Entries { is_draining: false }, has_kept_back: false, reserved: 0 })

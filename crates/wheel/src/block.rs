@@ -18,8 +18,12 @@ const CHUNK: usize = 1 << CHUNK_BITS;
 /// Blocks that are allocated at once: 32 KiB of them, if an item takes 8 bytes.
 pub type Chunk<T> = [Block<T>; CHUNK];
 
-/// The memory of a wheel's blocks. The allocator's is a vector of boxes. A user with better memory,
-/// such as large pages, or with a bound, has a type for that.
+/// The memory of a wheel's blocks: a vector of boxes, unless its user has another type for it. That
+/// may be memory in large pages, or have a bound.
+///
+/// Two numbers are two chunks, and each chunk stays what its number leads to. A wheel whose memory
+/// breaks this panics, or loses items. While a wheel [shrinks](crate::Wheel::shrink_to), it has two
+/// memories.
 ///
 /// ```
 /// use tourbillon_wheel::{Chunk, Memory, Wheel};
@@ -29,10 +33,6 @@ pub type Chunk<T> = [Block<T>; CHUNK];
 /// struct Bounded(Vec<Box<Chunk<u32>>>);
 ///
 /// impl Memory<u32> for Bounded {
-///     fn count(&self) -> usize {
-///         self.0.len()
-///     }
-///
 ///     fn get(&self, chunk: usize) -> Option<&Chunk<u32>> {
 ///         Memory::get(&self.0, chunk)
 ///     }
@@ -41,13 +41,13 @@ pub type Chunk<T> = [Block<T>; CHUNK];
 ///         Memory::get_mut(&mut self.0, chunk)
 ///     }
 ///
-///     fn grow(&mut self, chunks: usize) {
-///         self.0.grow(chunks.min(64 - self.0.len()));
+///     fn grow(&mut self, chunks: usize) -> usize {
+///         self.0.grow(chunks.min(64 - self.0.len()))
 ///     }
 /// }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut wheel = Wheel::<u32, Bounded>::with_lowest(512, 512, 4)?;
+/// let mut wheel = Wheel::<u32, Bounded>::with_memory(512, 512, 4)?;
 /// wheel.reserve(100_000)?;
 /// assert_eq!(wheel.memory(), 40 * 32 * 1024);
 /// assert!(wheel.reserve(200_000).is_err());
@@ -55,26 +55,19 @@ pub type Chunk<T> = [Block<T>; CHUNK];
 /// # }
 /// ```
 pub trait Memory<T>: Default {
-    /// Returns how many chunks there are.
-    fn count(&self) -> usize;
-
-    /// Returns a chunk. The first has number 0, and each keeps its number.
+    /// Returns a chunk by its number, or `None` if no [`grow`](Self::grow) has made it.
     fn get(&self, chunk: usize) -> Option<&Chunk<T>>;
 
     /// As [`get`](Self::get), to write to it.
     fn get_mut(&mut self, chunk: usize) -> Option<&mut Chunk<T>>;
 
-    /// Allocates so many chunks of [empty](Block::EMPTY) blocks, or more, or as many as there is
-    /// memory for.
-    fn grow(&mut self, chunks: usize);
+    /// Allocates chunks of [empty](Block::EMPTY) blocks: `chunks` of them, or more, but less than
+    /// twice as many; or fewer, if memory is short. They have the next numbers, from 0 on. Returns
+    /// how many they are.
+    fn grow(&mut self, chunks: usize) -> usize;
 }
 
 impl<T> Memory<T> for Vec<Box<Chunk<T>>> {
-    #[inline]
-    fn count(&self) -> usize {
-        self.len()
-    }
-
     #[inline]
     fn get(&self, chunk: usize) -> Option<&Chunk<T>> {
         self.as_slice().get(chunk).map(|chunk| &**chunk)
@@ -85,15 +78,17 @@ impl<T> Memory<T> for Vec<Box<Chunk<T>>> {
         self.as_mut_slice().get_mut(chunk).map(|chunk| &mut **chunk)
     }
 
-    fn grow(&mut self, chunks: usize) {
+    fn grow(&mut self, chunks: usize) -> usize {
         let chunk = || {
             let mut blocks = room_for(CHUNK).ok()?;
             blocks.resize_with(CHUNK, || Block::EMPTY);
             blocks.into_boxed_slice().try_into().ok()
         };
+        let before = self.len();
         if self.try_reserve(chunks).is_ok() {
             self.extend((0..chunks).map_while(|_| chunk()));
         }
+        self.len() - before
     }
 }
 
@@ -165,6 +160,8 @@ impl<T: Copy> Block<T> {
 #[derive(Debug)]
 pub(crate) struct Blocks<T, M> {
     memory: M,
+    /// How many blocks there are.
+    len: usize,
     /// The first free block, or an end if there is none. `behind` leads to the next.
     free: Link,
     /// How many blocks are free.
@@ -179,6 +176,7 @@ impl<T: Copy, M: Memory<T>> Blocks<T, M> {
     pub(crate) fn new() -> Self {
         Self {
             memory: M::default(),
+            len: 0,
             free: Link::end(0),
             spare: 0,
             #[cfg(test)]
@@ -188,7 +186,7 @@ impl<T: Copy, M: Memory<T>> Blocks<T, M> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        (self.memory.count() * CHUNK).min(Place::MAX_BLOCKS as usize)
+        self.len
     }
 
     #[inline]
@@ -242,16 +240,18 @@ impl<T: Copy, M: Memory<T>> Blocks<T, M> {
     /// addresses.
     #[cold]
     fn grow(&mut self, blocks: usize) -> Result<(), OutOfMemory> {
-        let (before, most) = (self.len(), Place::MAX_BLOCKS as usize);
-        if blocks > most {
-            return Err(OutOfMemory);
-        }
+        let (before, most) = (self.len, Place::MAX_BLOCKS as usize);
+        let is_too_many = blocks > most;
         #[cfg(test)]
         let most = most.min(self.limit);
         let missing = (blocks - self.spare).min(most.saturating_sub(before));
-        self.memory.grow(missing.div_ceil(CHUNK));
+        if is_too_many || missing == 0 {
+            return Err(OutOfMemory);
+        }
+        let more = self.memory.grow(missing.div_ceil(CHUNK)).saturating_mul(CHUNK);
+        self.len = before.saturating_add(more).min(Place::MAX_BLOCKS as usize);
         #[expect(clippy::cast_possible_truncation, reason = "there are at most MAX_BLOCKS")]
-        (before as u32..self.len() as u32).rev().for_each(|block| self.give_back(block));
+        (before as u32..self.len as u32).rev().for_each(|block| self.give_back(block));
         if self.spare < blocks { Err(OutOfMemory) } else { Ok(()) }
     }
 }

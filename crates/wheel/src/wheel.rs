@@ -57,15 +57,23 @@ impl<T: Copy + Eq> Wheel<T> {
     pub fn new(slots: usize, levels: usize) -> Result<Self, WheelError> {
         Self::with_lowest(slots, slots, levels)
     }
+
+    /// Returns an empty wheel whose level 0 has `lowest` slots in place of `slots`: for fine ticks,
+    /// most of whose items are inserted into level 0 all the same.
+    ///
+    /// # Errors
+    /// The same as [`new`](Self::new).
+    pub fn with_lowest(lowest: usize, slots: usize, levels: usize) -> Result<Self, WheelError> {
+        Self::with_memory(lowest, slots, levels)
+    }
 }
 
 impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
-    /// Returns an empty wheel whose level 0 has `lowest` slots in place of `slots`: for fine ticks,
-    /// most of whose items are inserted into level 0 all the same. Its memory is `M`'s.
+    /// As [`with_lowest`](Wheel::with_lowest), with blocks in memory of type `M`.
     ///
     /// # Errors
     /// The same as [`new`](Wheel::new).
-    pub fn with_lowest(lowest: usize, slots: usize, levels: usize) -> Result<Self, WheelError> {
+    pub fn with_memory(lowest: usize, slots: usize, levels: usize) -> Result<Self, WheelError> {
         let is_wrong = |slots: &usize| !slots.is_power_of_two() || (*slots == 1 && levels > 1);
         if let Some(wrong) = [lowest, slots].into_iter().find(is_wrong) {
             return Err(WheelError::Slots(wrong));
