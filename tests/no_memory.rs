@@ -19,10 +19,10 @@ use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, Shutdown, Sh
 use common::{Counter, MS};
 
 /// Refuses the calling thread zeroed memory of more than this number of bytes, if a test says so.
-/// The engine asks in that way only for arrays of timeouts, and the smallest of these is a page. It
-/// refuses any memory of more than 16 KiB, which a wheel asks for, with the same bound. Or returns
-/// zeroed memory at a tagged address, as some allocators put a tag
-/// into the highest bits.
+/// The engine asks in that way only for arrays of timeouts and for a wheel's cells, and the
+/// smallest of these is a page. It refuses any memory of more than 16 KiB, such as the table of a
+/// wheel's slots, with the same bound. Or returns zeroed memory at a tagged address, as some
+/// allocators put a tag into the highest bits.
 struct Miser;
 
 thread_local! {

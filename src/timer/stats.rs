@@ -98,7 +98,8 @@ pub struct Stats {
     /// Entries in the shards' inboxes, and entries that the workers have taken out of them and not
     /// linked yet. Both include cancelled entries. Each part counts at most 65,535 a shard.
     pub inbox_depth: usize,
-    /// The number of timeouts that the reserved memory holds, at 64 bytes each.
+    /// The number of timeouts that there is memory for, at 64 bytes each: what was reserved, to the
+    /// end of its last page, and what was taken since.
     pub capacity: usize,
     /// How late tasks began to run, since the engine's start. [`Lateness`] says how that is
     /// measured, and [`Lateness::since`] what came in an interval.

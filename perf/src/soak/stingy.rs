@@ -20,7 +20,8 @@ pub(crate) fn without_memory_for_timeouts<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Whether it looks like an arena's: 64 timeouts of 64 bytes, or twice, four times, ... as many,
-/// and one more line. Nothing else that this program allocates has that size and is wanted zeroed.
+/// and one more line. Of all else that is wanted zeroed only a wheel's cells have such a size, and
+/// a producer allocates none of those.
 fn is_for_timeouts(layout: Layout) -> bool {
     let lines = layout.size() / 64;
     layout.size().is_multiple_of(64) && lines > 64 && (lines - 1).is_power_of_two()
