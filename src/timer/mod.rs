@@ -1,7 +1,6 @@
 //! The public API: the timer, its builder, its handles and its errors.
 
 // rustdoc shows the methods of `Timer` in the order of these: how to make one, and how to schedule.
-mod global;
 #[expect(
     clippy::module_inception,
     reason = "the file of the type that this room is for, as in tokio's `runtime::runtime`"

@@ -1,7 +1,7 @@
 //! The timer itself: how a user makes one, and what it is made of.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::builder::Builder;
@@ -9,6 +9,7 @@ use super::engine::Owner;
 use super::error::BuildError;
 use super::schedule::Shard;
 use crate::engine::EngineRef;
+use crate::sys::fork;
 use crate::time::Timeline;
 
 /// A timer engine: schedule a timeout, reset it, cancel it, from any thread.
@@ -80,6 +81,33 @@ impl Timer {
     /// Every system can provide all other defaults.
     pub fn new() -> Result<Self, BuildError> {
         Self::builder().build()
+    }
+
+    /// Returns the global engine of the process.
+    ///
+    /// The first call makes the engine with the defaults, unless
+    /// [`Builder::build_global`](crate::Builder::build_global) has made it before. It is never
+    /// dropped. It is for code that needs a timer now and then and has none at hand; `compat` and
+    /// the free functions, such as [`sleep`](crate::sleep), use it. Its threads start with its
+    /// first timeout, so a call before a fork is harmless. They do not keep the process from
+    /// ending. Call this again in a forked child: it has a global engine of its own, with the
+    /// defaults unless it has called `build_global`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timeout = Timer::global().schedule(Duration::from_secs(5), || println!("too late"))?;
+    /// assert!(timeout.cancel());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Panics if the first call finds no memory for the wheels: see [`new`](Self::new).
+    pub fn global() -> &'static Timer {
+        Self::try_global().expect("memory for the wheels of the process's own timer")
     }
 
     /// Returns how long a tick is. It neither blocks nor allocates.
@@ -158,6 +186,22 @@ impl Timer {
         self.owner.shared.shrink()
     }
 
+    /// Returns the global engine, or `None` if there is no memory for it.
+    pub(crate) fn try_global() -> Option<&'static Timer> {
+        let here = Global::here();
+        here.get().or_else(|| Timer::new().ok().map(|timer| here.get_or_init(|| timer)))
+    }
+
+    /// Makes this engine the global one. Gives it back if there is one already.
+    pub(super) fn set_global(self) -> Result<&'static Timer, Timer> {
+        Global::here().set(self)?;
+        Ok(Self::global())
+    }
+
+    pub(super) fn is_global(&self) -> bool {
+        Global::here().get().is_some_and(|global| Arc::ptr_eq(&global.owner, &self.owner))
+    }
+
     #[inline]
     pub(crate) fn home_shard(&self) -> Shard<'_> {
         Shard::home(&self.owner.shared)
@@ -172,6 +216,26 @@ impl Timer {
     pub(crate) fn engine_ref(&self) -> EngineRef {
         // SAFETY: this is a timer of the engine.
         unsafe { self.owner.shared.engine_ref() }
+    }
+}
+
+/// The global engine of one process, and those of its forked children.
+#[derive(Default)]
+struct Global {
+    timer: OnceLock<Timer>,
+    /// That of a child, in the child. A child has no use for its parent's: the threads are not
+    /// there, and a thread of the parent may have been making it during the fork.
+    child: OnceLock<Box<Global>>,
+}
+
+/// That of the first process which asked for it.
+static FIRST: Global = Global { timer: OnceLock::new(), child: OnceLock::new() };
+
+impl Global {
+    /// Returns that of this process.
+    fn here() -> &'static OnceLock<Timer> {
+        let child = |global: &'static Self, _| &**global.child.get_or_init(Box::default);
+        &(0..fork::ancestors()).fold(&FIRST, child).timer
     }
 }
 
