@@ -140,6 +140,7 @@ mod tests {
     /// On several threads at once, with preemption: the bound must hold on a loaded machine, too.
     #[test]
     fn the_producers_clock_is_never_behind_the_monotonic_clock() {
+        begin();
         let start = Instant::now();
         let start_ns = ns_at(start);
         let check = || {
