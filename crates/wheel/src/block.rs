@@ -99,7 +99,7 @@ pub(crate) struct Link(u32);
 impl Link {
     const END: u32 = 1 << 31;
 
-    /// The end of a list. It names the list, so that whoever empties a block finds it.
+    /// The end of a list. It names the list, so that the call that empties a block finds it.
     pub(crate) const fn end(list: u32) -> Self {
         Self(Self::END | list)
     }
@@ -120,8 +120,8 @@ impl Link {
     }
 }
 
-/// A few items of one list. Its cells are filled from the first to the last, and each is filled
-/// once, so that the list is first in, first out. A removal leaves a hole.
+/// A few items of one list. An insert goes to the cell behind the last one that an insert has
+/// filled, so that the list is first in, first out. A removal leaves a hole.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Block<T> {
@@ -161,7 +161,7 @@ impl<T: Copy> Block<T> {
 pub(crate) struct Blocks<T, M> {
     memory: M,
     /// How many blocks there are.
-    len: usize,
+    pub(crate) len: usize,
     /// The first free block, or an end if there is none. `behind` leads to the next.
     free: Link,
     /// How many blocks are free.
@@ -183,10 +183,6 @@ impl<T: Copy, M: Memory<T>> Blocks<T, M> {
             limit: usize::MAX,
             of: PhantomData,
         }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 
     #[inline]
@@ -241,11 +237,10 @@ impl<T: Copy, M: Memory<T>> Blocks<T, M> {
     #[cold]
     fn grow(&mut self, blocks: usize) -> Result<(), OutOfMemory> {
         let (before, most) = (self.len, Place::MAX_BLOCKS as usize);
-        let is_too_many = blocks > most;
         #[cfg(test)]
         let most = most.min(self.limit);
-        let missing = (blocks - self.spare).min(most.saturating_sub(before));
-        if is_too_many || missing == 0 {
+        let missing = blocks - self.spare;
+        if missing > most.saturating_sub(before) {
             return Err(OutOfMemory);
         }
         let more = self.memory.grow(missing.div_ceil(CHUNK)).saturating_mul(CHUNK);

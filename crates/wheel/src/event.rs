@@ -28,11 +28,10 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         if !self.lists.is_empty(DUE) || !self.lists.is_empty(LATE) || (self.rescans && self.len > 0) {
             return Some(0);
         }
-        let mut next = NEVER;
         let (lists, cursor) = (&self.lists, self.cursor);
-        for list in (1..self.levels.len()).map(cascade_list).filter(|list| !lists.is_empty(*list)) {
-            next = next.min(lists.earliest_of_few(items, list..=list).unwrap_or(cursor));
-        }
+        let of_cascade = |list| lists.earliest_of_few(items, list..=list).unwrap_or(cursor);
+        let under_way = (1..self.levels.len()).map(cascade_list).filter(|list| !lists.is_empty(*list));
+        let mut next = under_way.map(of_cascade).min().unwrap_or(NEVER);
         for (index, level) in self.levels.iter_mut().enumerate() {
             if index > 0 && next <= self.quiet_until {
                 break;

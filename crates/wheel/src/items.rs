@@ -23,9 +23,7 @@ pub trait Items {
 
     /// Brings what an item stands for into the cache, without waiting for it. The wheel calls it
     /// about one block before it asks for the deadline. It does nothing by default.
-    fn prefetch(&self, item: Self::Item) {
-        let _ = item;
-    }
+    fn prefetch(&self, _item: Self::Item) {}
 }
 
 /// The deadline of an item that is never due.
@@ -39,8 +37,8 @@ pub const NEVER: u64 = u64::MAX;
 pub struct Place(u32);
 
 impl Place {
-    /// Below which a block's index is. 2^28 blocks hold 3.7 thousand million items. A chunk of them
-    /// is left out, so that none has the place [`NONE`](Self::NONE).
+    /// The index of a block is below this. 2^28 blocks hold 3.7 thousand million items. A chunk of
+    /// them is left out, so that none has the place [`NONE`](Self::NONE).
     pub(crate) const MAX_BLOCKS: u32 = (1 << 28) - (1 << 8);
 
     /// In no block, and behind all cells.
@@ -57,11 +55,6 @@ impl Place {
     #[inline]
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
-    }
-
-    /// Returns a place behind all cells of a block.
-    pub(crate) fn behind_all_of(block: u32) -> Self {
-        Self::new(block, 15)
     }
 
     #[inline]
@@ -99,15 +92,13 @@ pub enum Take {
     Stop,
 }
 
-/// There is no memory for another block. Nothing has changed.
+/// There is no memory for another block. The call has moved, taken and lost no item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
 impl core::fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(
-            "there is no memory for another block of the timing wheel; remove items, or free memory, and try again",
-        )
+        f.write_str("there is no memory for another block of the timing wheel; remove items, or free some")
     }
 }
 
@@ -124,7 +115,7 @@ pub(crate) fn room_for<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WheelError {
-    /// This number of slots is no power of two, or it is one although there are several levels.
+    /// This number of slots is no power of two, or it is 1, and there are several levels.
     Slots(usize),
     /// So many levels of so many slots: none, or they count more bits of a tick than
     /// [`MAX_TICK_BITS`](crate::MAX_TICK_BITS).

@@ -22,7 +22,6 @@ pub(crate) struct Ring {
 impl Ring {
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than 2^31")]
     pub(crate) fn new(shift: u32, slots: usize, first_list: usize) -> Self {
-        debug_assert!(slots.is_power_of_two());
         Self { shift, mask: (slots - 1) as u32, lists: first_list as u32 }
     }
 
@@ -55,22 +54,21 @@ impl Ring {
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the mask has 32 bits")]
     fn slot(self, span: Span) -> u32 {
-        #[expect(clippy::cast_possible_truncation, reason = "the mask has 32 bits")]
-        let slot = span as u32 & self.mask;
-        slot
+        span as u32 & self.mask
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Level {
     pub(crate) ring: Ring,
-    /// All spans before this one were opened by an event, which may be ahead of the cursor.
-    opened: Span,
+    /// The span behind the last one that an event has opened. It may be ahead of the cursor.
+    pub(crate) opened: Span,
     /// The last cursor at which a part of the level's cascade was moved: once a tick is enough.
     pub(crate) stepped: u64,
     /// A bit may be set for a slot that is empty, as a removal leaves it set.
-    occupancy: Occupancy,
+    pub(crate) occupancy: Occupancy,
 }
 
 impl Level {
@@ -97,21 +95,11 @@ impl Level {
     /// Returns the first span that is not opened when all ticks before `cursor` are processed.
     #[inline]
     pub(crate) fn first_unopened(&self, cursor: u64) -> Span {
-        // By time it is the first that opens at the cursor or later.
-        let shift = self.ring.shift;
-        let by_time = if shift == 0 { cursor } else { ((cursor.saturating_add(self.lead()) - 1) >> shift) + 1 };
+        // By time it is the first that opens at the cursor or later. Without a lead, it is the
+        // cursor itself, also if that is 0.
+        let last_opened = cursor.saturating_add(self.lead()).wrapping_sub(1) >> self.ring.shift;
+        let by_time = last_opened.wrapping_add(1);
         by_time.max(self.opened)
-    }
-
-    /// Returns whether a tick's span has been opened.
-    pub(crate) fn has_opened(&self, tick: u64, cursor: u64) -> bool {
-        tick >> self.ring.shift < self.first_unopened(cursor)
-    }
-
-    /// Opens a span, whose items are the level's cascade from then on.
-    pub(crate) fn open(&mut self, span: Span) {
-        // No cursor, so that the cascade's first part is moved in this very tick.
-        (self.opened, self.stepped) = (span + 1, u64::MAX);
     }
 
     /// Returns the tick at which the cascade to the level `below` must be over: when that opens the
@@ -127,14 +115,6 @@ impl Level {
         (self.first_unopened(cursor)..self.end(cursor)).contains(&(tick >> self.ring.shift))
     }
 
-    /// Marks the slot of a list as occupied. Returns whether it was not, or `None` if the list is
-    /// not of this level.
-    #[inline]
-    pub(crate) fn mark(&mut self, list: u32) -> Option<bool> {
-        let slot = self.ring.slot_of(list)?;
-        Some(self.occupancy.set(slot))
-    }
-
     /// Returns the first span from this one on whose slot has items. It may be one revolution away
     /// at most. Clears the marks of slots that have none any more.
     pub(crate) fn next_occupied<T: Copy + Eq, M: Memory<T>>(
@@ -144,8 +124,7 @@ impl Level {
     ) -> Option<Span> {
         loop {
             let span = self.next_marked(first)?;
-            let list = self.ring.list(span);
-            if !lists.is_slot_empty(list) {
+            if !lists.is_slot_empty(self.ring.list(span)) {
                 return Some(span);
             }
             self.occupancy.clear(self.ring.slot(span) as usize);

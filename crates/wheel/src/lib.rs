@@ -8,8 +8,9 @@
 //! ```
 //!
 //! The caller tells the time in ticks, and the wheel answers which items are due ("sans-io"). It
-//! never takes an item before its deadline. It has no `unsafe`, needs `alloc` and not `std`, and
-//! allocates nothing but blocks of cells, and room to sort in, for late items and after a far jump.
+//! never takes an item before its deadline. It has no `unsafe`, and needs `alloc` and not `std`.
+//! Once it is made it allocates blocks of cells, and room to sort in, for late items, after a far
+//! jump, and in a rescan. A shrink makes its lists anew.
 //!
 //! # How it works
 //! With s = log2 of the number of slots, a slot of level l is 2^(s·l) ticks wide, and the slot of a

@@ -49,9 +49,7 @@ impl<T: Copy + Eq, M: Memory<T>> Lists<T, M> {
     }
 
     pub(crate) fn count(&self) -> u32 {
-        #[expect(clippy::cast_possible_truncation, reason = "`new` has checked it")]
-        let count = self.ends.len() as u32;
-        count
+        u32::try_from(self.ends.len()).expect("`new` has checked it")
     }
 
     /// Returns a list's first block.
@@ -108,7 +106,7 @@ impl<T: Copy + Eq, M: Memory<T>> Lists<T, M> {
         match behind.get() {
             Ok(block) => self.blocks.get_mut(block).before = before,
             // Nothing more goes into a block that has become the last one.
-            Err(list) => self.ends[list as usize].next = before.block().map_or(Place::NONE, Place::behind_all_of),
+            Err(list) => self.ends[list as usize].next = before.block().map_or(Place::NONE, |at| Place::new(at, CELLS)),
         }
         self.link(before, behind);
     }
@@ -164,17 +162,14 @@ impl<T: Copy + Eq, M: Memory<T>> Lists<T, M> {
 
     /// Takes the first item of a list out.
     pub(crate) fn pop(&mut self, list: u32) -> Option<T> {
-        loop {
-            let at = self.first(list)?;
-            let block = self.blocks.get_mut(at);
-            let item = (0..CELLS).find_map(|cell| block.empty(cell));
-            if block.live == 0 {
-                self.free(at);
-            }
-            if item.is_some() {
-                return item;
-            }
+        let at = self.first(list)?;
+        let block = self.blocks.get_mut(at);
+        let item = (0..CELLS).find_map(|cell| block.empty(cell));
+        if block.live == 0 {
+            self.free(at);
         }
+        // A panic of the user's has left the first block without an item.
+        item.or_else(|| self.pop(list))
     }
 
     /// Returns a list's blocks, from the first on.
@@ -227,7 +222,7 @@ impl<T: Copy + Eq, M: Memory<T>> Lists<T, M> {
     pub(crate) fn shrink_to<S: Items<Item = T>>(&mut self, items: &mut S, least: usize) -> Result<(), OutOfMemory> {
         let blocks_for = |list| self.iter(list).count().div_ceil(CELLS);
         let blocks = least.max((0..self.count()).map(blocks_for).sum());
-        if blocks > self.blocks.len() / 2 {
+        if blocks > self.blocks.len / 2 {
             return Ok(());
         }
         let mut packed = Self::new(self.ends.len())?;

@@ -12,6 +12,7 @@ pub(crate) struct Occupancy {
     words: Box<[u64]>,
     /// Bit w of the summary says whether `words[w]` is not zero.
     summary: Box<[u64]>,
+    /// A power of two.
     slots: usize,
 }
 
@@ -51,34 +52,23 @@ impl Occupancy {
     /// Returns how many slots after `from`, going round, the next occupied one is; 0 if it is
     /// `from` itself. Returns `None` if all are empty.
     pub(crate) fn distance_to_next(&self, from: usize) -> Option<usize> {
-        match self.first_at_or_after(from) {
-            Some(slot) => Some(slot - from),
-            None => self.first_at_or_after(0).map(|slot| slot + self.slots - from),
-        }
+        let slot = self.first_at_or_after(from).or_else(|| self.first_at_or_after(0))?;
+        Some(slot.wrapping_sub(from) & (self.slots - 1))
     }
 
     fn first_at_or_after(&self, from: usize) -> Option<usize> {
-        let word = from / BITS;
-        let rest = self.words[word] & (u64::MAX << (from % BITS));
-        if rest != 0 {
-            return Some(word * BITS + rest.trailing_zeros() as usize);
-        }
-        let word = self.first_word_at_or_after(word + 1)?;
-        Some(word * BITS + self.words[word].trailing_zeros() as usize)
+        first_bit(&self.words[..=from / BITS], from).or_else(|| {
+            let word = first_bit(&self.summary, from / BITS + 1)?;
+            first_bit(&self.words, word * BITS)
+        })
     }
+}
 
-    fn first_word_at_or_after(&self, from: usize) -> Option<usize> {
-        let first = from / BITS;
-        let mut mask = u64::MAX << (from % BITS);
-        for (index, summary) in self.summary.iter().enumerate().skip(first) {
-            let rest = summary & mask;
-            if rest != 0 {
-                return Some(index * BITS + rest.trailing_zeros() as usize);
-            }
-            mask = u64::MAX;
-        }
-        None
-    }
+/// Returns the first bit from this one on that is set.
+fn first_bit(words: &[u64], from: usize) -> Option<usize> {
+    let rest = |index: usize| words[index] & if index == from / BITS { u64::MAX << (from % BITS) } else { u64::MAX };
+    let index = (from / BITS..words.len()).find(|index| rest(*index) != 0)?;
+    Some(index * BITS + rest(index).trailing_zeros() as usize)
 }
 
 fn zeros(words: usize) -> Result<Box<[u64]>, OutOfMemory> {

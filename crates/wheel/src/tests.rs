@@ -28,8 +28,7 @@ fn play(bench: &mut Bench, step: Step) {
         Step::Do(op) => bench.play(op),
         Step::Memory(is_there) => {
             let blocks = &mut bench.wheel.lists.blocks;
-            (blocks.limit, bench.was_short) =
-                if is_there { (usize::MAX, bench.was_short) } else { (blocks.len(), true) };
+            (blocks.limit, bench.was_short) = if is_there { (usize::MAX, bench.was_short) } else { (blocks.len, true) };
         }
     }
     bench.wheel.check();

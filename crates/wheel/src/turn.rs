@@ -47,7 +47,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         budget: &mut usize,
         mut take: impl FnMut(&mut S, T, u64) -> Take,
     ) {
-        let now = now.min(NEVER - 1);
+        // A time that has gone back counts as the latest of before.
+        let now = now.max(self.cursor.saturating_sub(1)).min(NEVER - 1);
         // A move is cheap beside the work for an item that is due.
         let mut moves = (*budget).max(self.cascade_quota);
         if self.rescans {
@@ -57,7 +58,9 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
             if !self.take_due(items, budget, &mut take) {
                 return;
             }
-            if self.is_outrun(now) {
+            // If time has outrun the last level by two revolutions. A shorter jump is gone through
+            // slot by slot, which costs less than to look at all items.
+            if now.saturating_sub(self.cursor) >> self.by_distance[63].bits() >= 2 {
                 self.gather(now);
             }
             // Late items go together with those that come up next, so that neither wait for ever.
@@ -68,7 +71,7 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
             match self.next_event(now) {
                 Some(event) if !self.handle(event, items, &mut moves) => break,
                 None if self.lists.is_empty(DUE) => {
-                    self.move_cursor(now + 1);
+                    self.cursor = now + 1;
                     return;
                 }
                 _ => {}
@@ -78,8 +81,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         *budget = 0;
     }
 
-    /// Moves a part of each cascade, once a tick. It is called after [`expire`](Self::expire), so
-    /// that items that are due do not wait for it. `budget` is as there.
+    /// Moves a part of each cascade, once a tick. Call it after [`expire`](Self::expire): then
+    /// items that are due do not wait for it. `budget` is as there.
     pub fn cascade<S: Items<Item = T>>(&mut self, items: &mut S, budget: &mut usize) {
         for index in (1..self.levels.len()).rev() {
             let (cursor, level, below) = (self.cursor, &self.levels[index], &self.levels[index - 1]);
@@ -88,29 +91,25 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
             }
             let (left, time) = (level.cascade_due(below).saturating_sub(cursor), level.lead() - below.lead());
             let eighths = (time - left.min(time)) * 8 / time;
-            let quota = if left <= 1 { usize::MAX } else { self.cascade_quota << eighths };
+            let most = if left <= 1 { *budget } else { (self.cascade_quota << eighths).min(*budget) };
+            let mut moves = most;
             self.levels[index].stepped = cursor;
-            self.move_down(index, items, budget, quota);
+            self.move_down(index, items, &mut moves);
+            *budget -= most - moves;
         }
         #[cfg(test)]
         self.check();
     }
 
-    /// Moves up to `quota` items of a level's cascade into the level below, and no farther. There
-    /// they go in front of the items of the same deadline that were inserted after them. Returns
-    /// whether the cascade is over.
-    fn move_down<S: Items<Item = T>>(
-        &mut self,
-        level: usize,
-        items: &mut S,
-        budget: &mut usize,
-        mut quota: usize,
-    ) -> bool {
+    /// Moves items of a level's cascade, as many as `moves` says, into the level below, and no
+    /// farther. There they go in front of the items of the same deadline that were inserted after
+    /// them. Returns whether the cascade is over.
+    fn move_down<S: Items<Item = T>>(&mut self, level: usize, items: &mut S, moves: &mut usize) -> bool {
         while let Some(at) = self.lists.first(cascade_list(level)) {
             self.prefetch_behind(items, at);
             for cell in 0..CELLS {
                 let Some(item) = self.lists.blocks.get(at).cells[cell] else { continue };
-                if *budget == 0 || quota == 0 {
+                if *moves == 0 {
                     return false;
                 }
                 let (deadline, below) = (items.deadline(item), &self.levels[level - 1]);
@@ -119,16 +118,16 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
                 let list = if is_below { below.ring.list_at(deadline) } else { self.list_for(deadline, 0) };
                 if self.put(items, item, list).is_ok() {
                     let _ = self.lists.blocks.get_mut(at).empty(cell);
-                    (*budget, quota, self.cascaded) = (*budget - 1, quota - 1, self.cascaded + 1);
+                    (*moves, self.cascaded) = (*moves - 1, self.cascaded + 1);
                 }
             }
-            self.leave(items, at, budget);
+            self.leave(items, at, moves);
         }
         true
     }
 
     /// Frees a block whose items were all looked at. If some are left, as they found no cell
-    /// elsewhere, the block goes to where they belong.
+    /// elsewhere, the block goes to where the earliest of them belongs.
     #[inline]
     fn leave<S: Items<Item = T>>(&mut self, items: &S, at: u32, budget: &mut usize) {
         if self.lists.blocks.get(at).live == 0 {
@@ -139,7 +138,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         }
     }
 
-    /// Takes out the items that are due, in their order. Returns whether those are all.
+    /// Takes out the items that are due, in their order. Returns false if the budget, or `take`,
+    /// has put an end to that.
     fn take_due<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
@@ -150,50 +150,36 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         let due_by = self.cursor.saturating_sub(1);
         while let Some(at) = self.lists.first(DUE) {
             self.prefetch_behind(items, at);
-            if !self.take_block(items, at, due_by, budget, take) {
-                return false;
+            let mut cell = 0;
+            'block: loop {
+                let Block { cells, live, .. } = self.lists.blocks.get_mut(at);
+                // Only this loop runs for each item. `take` can't reach the wheel, so the loop may
+                // borrow the block.
+                let (item, taken) = loop {
+                    let Some(slot) = cells.get_mut(cell) else { break 'block };
+                    cell += 1;
+                    let Some(item) = *slot else { continue };
+                    if *budget == 0 {
+                        return false;
+                    }
+                    // It counts as taken, should the call panic.
+                    *slot = None;
+                    *live -= 1;
+                    self.len -= 1;
+                    let taken = take(items, item, due_by);
+                    if taken != Take::Taken {
+                        break (item, taken);
+                    }
+                    *budget -= 1;
+                };
+                match self.after_look(items, Place::new(at, cell - 1), item, taken, budget) {
+                    Some(next) => cell = next,
+                    None => return false,
+                }
             }
             self.leave(items, at, budget);
         }
         true
-    }
-
-    /// Takes the items of one block. Returns false if not all were looked at.
-    #[inline(always)]
-    fn take_block<S: Items<Item = T>>(
-        &mut self,
-        items: &mut S,
-        at: u32,
-        due_by: u64,
-        budget: &mut usize,
-        take: &mut impl FnMut(&mut S, T, u64) -> Take,
-    ) -> bool {
-        let mut cell = 0;
-        loop {
-            let Block { cells, live, .. } = self.lists.blocks.get_mut(at);
-            // Only this loop is for each item. Nobody else reaches the block from `take`.
-            let (item, taken) = loop {
-                let Some(slot) = cells.get_mut(cell) else { return true };
-                cell += 1;
-                let Some(item) = *slot else { continue };
-                if *budget == 0 {
-                    return false;
-                }
-                // It counts as taken, should the call panic.
-                *slot = None;
-                *live -= 1;
-                self.len -= 1;
-                let taken = take(items, item, due_by);
-                if taken != Take::Taken {
-                    break (item, taken);
-                }
-                *budget -= 1;
-            };
-            match self.after_look(items, Place::new(at, cell - 1), item, taken, budget) {
-                Some(next) => cell = next,
-                None => return false,
-            }
-        }
     }
 
     /// Puts an item that has come up and is not taken where it belongs. Returns the cell to go on
@@ -225,28 +211,22 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         }
     }
 
-    /// Handles an event that is due. Returns false if it takes more moves.
+    /// Handles an event that is due. Returns false if the moves have run out before its end.
     fn handle<S: Items<Item = T>>(&mut self, event: Event, items: &mut S, moves: &mut usize) -> bool {
         match event {
-            Event::Finish(level) => self.move_down(level, items, moves, usize::MAX),
+            Event::Finish(level) => self.move_down(level, items, moves),
             Event::Open(index, span) => {
                 let level = &mut self.levels[index];
-                level.open(span);
-                let (list, at) = (level.ring.list(span), level.opens(span));
-                self.move_cursor(at + u64::from(index == 0));
+                // No cursor, so that the cascade's first part is moved in this very tick.
+                (level.opened, level.stepped) = (span + 1, u64::MAX);
+                let list = level.ring.list(span);
+                self.cursor = level.opens(span) + u64::from(index == 0);
                 // The items that a cascade has brought are older.
                 self.lists.splice(list, cascade_list(index));
                 self.lists.splice(list + 1, cascade_list(index));
                 true
             }
         }
-    }
-
-    /// Returns whether time has outrun the last level, by two revolutions or more. A shorter jump
-    /// is gone through slot by slot, which costs less than to look at all items.
-    fn is_outrun(&self, now: u64) -> bool {
-        let last = self.levels.last().expect("a wheel has a level");
-        now.saturating_sub(self.cursor) >> last.ring.bits() >= 2
     }
 
     /// Makes the next [`expire`](Self::expire) look at all items, and sort those that are due, in
@@ -269,7 +249,7 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         self.lists.splice(LATE, FAR);
         self.splice_slots(1);
         self.lists.splice(FAR, LATE);
-        self.move_cursor(now + 1);
+        self.cursor = now + 1;
     }
 
     /// Moves one list of each slot to FAR.

@@ -13,8 +13,9 @@ use crate::list::Lists;
 /// How many bits of a tick the slots of all levels may count together.
 pub const MAX_TICK_BITS: u32 = 59;
 
-/// Lists that are no slot's. Items that were due when they were inserted, and all items if all are
-/// to be looked at. They are sorted, and taken with those that come up next.
+// Lists that are no slot's.
+/// Items that were due when they were inserted, and all items if all are to be looked at. They are
+/// sorted, and taken with those that come up next.
 pub(crate) const LATE: u32 = 0;
 /// Items that no time reaches.
 pub(crate) const FAR: u32 = 1;
@@ -30,7 +31,7 @@ pub struct Wheel<T, M = Vec<Box<Chunk<T>>>> {
     /// The ring of the lowest level that is as wide as a distance from the cursor, by the logarithm
     /// of the distance; the last level's if none is. From any cursor a level reaches as far as its
     /// ring is wide, and a little farther.
-    by_distance: [Ring; 64],
+    pub(crate) by_distance: [Ring; 64],
     pub(crate) cascade_quota: usize,
     /// All ticks before this one have been processed.
     pub(crate) cursor: u64,
@@ -97,12 +98,12 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
 
     fn allocate(lowest: usize, slots: usize, levels: usize) -> Result<Self, OutOfMemory> {
         // Twice the slots, so that a cascade can be spread over many ticks: see the crate's page.
-        let twice = |slots: usize| if levels == 1 { Some(slots) } else { slots.checked_mul(2) };
-        let (lowest, slots) = twice(lowest).zip(twice(slots)).ok_or(OutOfMemory)?;
+        let twice = |slots: usize| if levels == 1 { slots } else { slots.saturating_mul(2) };
+        let (lowest, slots) = (twice(lowest), twice(slots));
         let outside = cascade_list(levels) as usize;
-        let count = slots.checked_mul(levels - 1).and_then(|above| above.checked_add(lowest)).ok_or(OutOfMemory)?;
-        let lists = count.checked_mul(2).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
-        let lists = Lists::new(lists)?;
+        let count = slots.saturating_mul(levels - 1).saturating_add(lowest);
+        // A count that saturates is far too many.
+        let lists = Lists::new(count.saturating_mul(2).saturating_add(outside))?;
         let mut built = room_for(levels)?;
         let (mut first, mut shift) = (outside, 0);
         for level in 0..levels {
@@ -155,11 +156,11 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         self.put_off
     }
 
-    /// Returns how many bytes the blocks take. Those in use take no less than this:
-    /// [`shrink_to`](Self::shrink_to) gives the others back.
+    /// Returns how many bytes the blocks take, those that no item uses included.
+    /// [`shrink_to`](Self::shrink_to) gives these back.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.lists.blocks.len() * size_of::<Block<T>>()
+        self.lists.blocks.len * size_of::<Block<T>>()
     }
 
     /// Allocates blocks for so many more items, as they usually lie: ten in a block of 14.
@@ -171,9 +172,9 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         self.lists.blocks.reserve(blocks_for(items))
     }
 
-    /// Gives the memory of unused blocks back to the system, if they are half of all or more, but
-    /// keeps as much as [`reserve`](Self::reserve) of an empty wheel would take for so many items.
-    /// It copies all items into new blocks. Without memory for those it changes nothing.
+    /// Gives memory back to the system, if half of the blocks or fewer hold all items, but keeps as
+    /// much as [`reserve`](Self::reserve) of an empty wheel would take for so many items. It copies
+    /// all items into new blocks. Without memory for those it changes nothing.
     pub fn shrink_to<S: Items<Item = T>>(&mut self, items: &mut S, reserved: usize) {
         let _ = self.lists.shrink_to(items, blocks_for(reserved));
     }
@@ -191,9 +192,7 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     /// If that memory is not there. Then nothing has changed.
     #[inline]
     pub fn insert<S: Items<Item = T>>(&mut self, items: &mut S, item: T) -> Result<(), OutOfMemory> {
-        let place = self.insert_at(item, items.deadline(item))?;
-        items.placed(item, place);
-        Ok(())
+        self.insert_at(item, items.deadline(item)).map(|place| items.placed(item, place))
     }
 
     /// As [`insert`](Self::insert), for a caller that knows the deadline, and keeps the place that
@@ -203,9 +202,7 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     /// The same as `insert`.
     #[inline]
     pub fn insert_at(&mut self, item: T, deadline: u64) -> Result<Place, OutOfMemory> {
-        let place = self.push(item, self.list_for(deadline, 1))?;
-        self.len += 1;
-        Ok(place)
+        self.push(item, self.list_for(deadline, 1)).inspect(|_| self.len += 1)
     }
 
     /// Takes an item out of the wheel, if it is at this place. Returns whether it was: the last
@@ -225,18 +222,16 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     /// It needs no memory that is not there. Without any, the item stays in its cell, and the wheel
     /// looks at its block again when one of its items is due, or earlier.
     pub fn reinsert<S: Items<Item = T>>(&mut self, items: &mut S, place: Place, item: T) -> bool {
-        if self.lists.block_of(place, item).is_none() {
-            return false;
-        }
-        if self.put(items, item, self.list_for(items.deadline(item), 1)).is_ok() {
+        let was_there = self.lists.block_of(place, item).is_some();
+        if was_there && self.put(items, item, self.list_for(items.deadline(item), 1)).is_ok() {
             self.lists.remove(place, item);
-        } else {
+        } else if was_there {
             self.put_block(items, place.block());
         }
-        true
+        was_there
     }
 
-    /// Returns the last of these ticks for which level 0 has an item, for a caller that takes
+    /// Returns the last of these ticks whose slot of level 0 has an item, for a caller that takes
     /// all of a short time together. Looks at each marked tick up to the last one.
     #[must_use]
     pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
@@ -251,8 +246,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     /// [rescan](Self::rescan) it looks at all.
     pub fn earliest<S: Items<Item = T>>(&self, items: &S) -> Option<u64> {
         let earliest_in = |list| self.lists.iter(list).map(|item| items.deadline(item)).min().unwrap_or(NEVER);
-        let found = (0..cascade_list(self.levels.len())).map(earliest_in).min().unwrap_or(NEVER);
-        let found = self.levels.iter().fold(found, |mut found, level| {
+        let mut found = (0..cascade_list(self.levels.len())).map(earliest_in).min().unwrap_or(NEVER);
+        for level in &self.levels {
             for span in level.marked(self.cursor) {
                 if level.begins(span) >= found && !self.rescans {
                     break;
@@ -260,8 +255,7 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
                 let list = level.ring.list(span);
                 found = found.min(earliest_in(list)).min(earliest_in(list + 1));
             }
-            found
-        });
+        }
         (found < NEVER).then_some(found)
     }
 
@@ -289,11 +283,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         // The item is two whole spans or more away, as the ring below is not as wide as that, and a
         // span is opened at most half a span early. So its span is not opened yet.
         let list = self.by_distance[(distance | 1).ilog2() as usize].list_at(deadline) + direct;
-        debug_assert!(
-            self.levels
-                .iter()
-                .all(|level| { level.ring.slot_of(list).is_none() || !level.has_opened(deadline, self.cursor) })
-        );
+        let is_open = |level: &Level| deadline < level.begins(level.first_unopened(self.cursor));
+        debug_assert!(!self.levels.iter().any(|level| level.ring.slot_of(list).is_some() && is_open(level)));
         list
     }
 
@@ -317,8 +308,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     #[inline(always)]
     fn mark(&mut self, list: u32) {
         let mut levels = self.levels.iter_mut().enumerate();
-        let newly_above = levels.find_map(|(index, level)| Some(level.mark(list)? && index > 0));
-        if newly_above == Some(true) {
+        let newly = levels.find_map(|(index, level)| Some(level.occupancy.set(level.ring.slot_of(list)?) && index > 0));
+        if newly == Some(true) {
             // The next step looks at all levels again.
             self.quiet_until = 0;
         }
@@ -327,9 +318,7 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     /// Puts an item that was in the wheel before into a list.
     #[inline]
     pub(crate) fn put<S: Items<Item = T>>(&mut self, items: &mut S, item: T, list: u32) -> Result<(), OutOfMemory> {
-        let place = self.push(item, list)?;
-        items.placed(item, place);
-        Ok(())
+        self.push(item, list).map(|place| items.placed(item, place))
     }
 
     /// Moves a block, some of whose items found no cell elsewhere, to where the earliest of them
@@ -340,12 +329,6 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         let list = self.list_for(deadlines.min().unwrap_or(NEVER), 0);
         self.lists.move_block(at, list);
         self.mark(list);
-    }
-
-    /// Moves the cursor, unless it is there already.
-    #[inline]
-    pub(crate) fn move_cursor(&mut self, to: u64) {
-        self.cursor = self.cursor.max(to);
     }
 
     /// Checks that the wheel's lists, marks and counts agree, and what it remembers of the levels
@@ -371,21 +354,19 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     }
 }
 
+/// Ten items a block, which the engine counts on, too.
 fn blocks_for(items: usize) -> usize {
     items.div_ceil(10)
 }
 
 /// Returns the list of the items that a level's cascade has still to move.
+#[expect(clippy::cast_possible_truncation, reason = "there are at most 59 levels")]
 pub(crate) fn cascade_list(level: usize) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "there are at most 59 levels")]
-    let level = level as u32;
-    DUE + level
+    DUE + level as u32
 }
 
 impl<T, M> fmt::Debug for Wheel<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { levels, cursor, len, .. } = self;
-        let mut wheel = f.debug_struct("Wheel");
-        wheel.field("len", len).field("cursor", cursor).field("levels", &levels.len()).finish_non_exhaustive()
+        f.debug_struct("Wheel").field("len", &self.len).field("cursor", &self.cursor).finish_non_exhaustive()
     }
 }
