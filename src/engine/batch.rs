@@ -179,7 +179,7 @@ fn wake(entry: Won, runs: &mut Runs<'_>) {
 fn pass_over(entry: Marked, found: Expire, due_by: Subtick, may_go_back: bool, runs: &mut Runs<'_>) {
     let Runs { shared, remote, .. } = *runs;
     match found {
-        Expire::NotBefore(_) => {}
+        Expire::NotYetDue => {}
         // Another thread was faster.
         Expire::Changed => return run(entry, due_by, may_go_back, runs),
         // It was cancelled.

@@ -5,7 +5,7 @@ use super::core::{Core, Limits, TurnResult, give_back, unless_cancelled};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, WHOLE};
-use crate::entry::{FromQueue, OutOfQueue, Owned};
+use crate::entry::{FromQueue, OutOfQueue, Owned, Token};
 use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::Subtick;
 
@@ -292,7 +292,7 @@ impl Core {
                 }
             }
             OutOfQueue::Moved(entry) => {
-                note_hurried(&mut self.hurried, self.now, entry.snapshot().deadline());
+                note_hurried(&mut self.hurried, self.now, entry.entry().snapshot().deadline());
                 self.wheel.move_entry(entry);
                 return true;
             }

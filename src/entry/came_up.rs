@@ -108,15 +108,12 @@ impl<S> Seen<S> {
         // The timeout runs once, so the copy is the task once this call has claimed the entry,
         // after it made the copy.
         unsafe {
-            let deadline = match entry.state.claim(seen, now, || *place = entry.copy_task()) {
-                Expire::Done(deadline) => deadline,
-                Expire::Alone(deadline) => {
-                    give_back(entry.becomes());
-                    deadline
-                }
+            match entry.state.claim(seen, now, || *place = entry.copy_task()) {
+                Expire::Done => {}
+                Expire::Alone => give_back(entry.becomes()),
                 other => return Err((entry, other)),
-            };
-            Ok(Claimed::Once(deadline, TaskInPlace::new(place)))
+            }
+            Ok(Claimed::Once(seen.deadline(), TaskInPlace::new(place)))
         }
     }
 
@@ -124,7 +121,7 @@ impl<S> Seen<S> {
     fn begin_run<'a>(self, now: Subtick) -> Result<Claimed<'a>, (Held<S>, Expire)> {
         assert_eq!(self.kind(), Kind::Series, "a future is not claimed, but expired");
         match self.entry.state.begin_run(self.seen, now) {
-            Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, self.entry.becomes())),
+            Expire::Done | Expire::Alone => Ok(Claimed::Run(self.seen.deadline(), self.entry.becomes())),
             other => Err((self.entry, other)),
         }
     }
@@ -167,7 +164,7 @@ impl<'w> CameUp<'w> {
     #[inline]
     pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Option<FromSlot<'w>>> {
         match self.entry.state.mark(self.seen, now) {
-            Expire::Done(_) | Expire::Alone(_) => Ok(self.entry.becomes()),
+            Expire::Done | Expire::Alone => Ok(self.entry.becomes()),
             other => Err(stays(self.entry, other)),
         }
     }
@@ -179,7 +176,7 @@ impl<'w> CameUp<'w> {
         match self.entry.state.expire(self.seen, now) {
             // The entry is the engine's no more.
             Expire::Left => Ok(None),
-            Expire::Done(_) | Expire::Alone(_) => Ok(Some(self.entry.becomes())),
+            Expire::Done | Expire::Alone => Ok(Some(self.entry.becomes())),
             other => Err(stays(self.entry, other)),
         }
     }
@@ -187,7 +184,7 @@ impl<'w> CameUp<'w> {
 
 #[inline(always)]
 fn stays(entry: FromSlot<'_>, found: Expire) -> Option<FromSlot<'_>> {
-    (matches!(found, Expire::NotBefore(_) | Expire::Changed) || entry.is_revived()).then_some(entry)
+    (matches!(found, Expire::NotYetDue | Expire::Changed) || entry.is_revived()).then_some(entry)
 }
 
 impl FromSlot<'_> {

@@ -79,7 +79,8 @@ impl Handle {
         // before its handle goes. A thread that takes the waker out copies its bytes. A taken one
         // is only compared by its address.
         let is_the_same = || self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker));
-        // SAFETY: the caller says so.
+        // SAFETY: the caller is the future, which one thread polls at a time, and holds this
+        // handle.
         self.snapshot().is_pending() && (is_the_same() || unsafe { self.change(waker) })
     }
 

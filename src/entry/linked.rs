@@ -5,18 +5,16 @@ use std::ptr::{self, NonNull};
 use tourbillon_wheel::Place;
 
 use super::list::Token;
-use super::{CameUp, Entry, FromSlot, Held, Owned, Snapshot};
-use crate::sync::prefetch;
+use super::{CameUp, Entry, Held};
 
 /// User-space addresses leave their 16 highest bits free. The stacks in `shard` keep a count there.
 pub(crate) const ADDRESS_BITS: u32 = usize::BITS - 16;
-const ADDRESS_END: usize = 1 << ADDRESS_BITS;
 
 /// Returns whether links can name what lies at these `bytes` from `first` on. They can't if its
 /// addresses have more than 48 bits. No system gives out such memory unless asked to, but an
 /// allocator may put a tag into the highest bits.
 pub(crate) fn fits_links(first: NonNull<()>, bytes: usize) -> bool {
-    first.addr().get().checked_add(bytes).is_some_and(|end| end <= ADDRESS_END)
+    first.addr().get().checked_add(bytes).is_some_and(|end| end <= 1 << ADDRESS_BITS)
 }
 
 /// The address of an entry, for a cell of the wheel. A wheel that has this value in a cell has the
@@ -33,16 +31,6 @@ unsafe impl Send for Linked {}
 unsafe impl Token for Linked {}
 
 impl Linked {
-    /// Takes an entry back from the wheel.
-    ///
-    /// # Safety
-    /// [`Owned::link`] gave it to the wheel, which has it in no cell any more, for good. Its
-    /// shard's queues are closed and gone through.
-    pub(crate) unsafe fn into_owned(self) -> Owned {
-        // SAFETY: `link` gave up such a value, and the caller takes it out once.
-        unsafe { Owned::new(self.0) }
-    }
-
     /// Looks at an entry that has come up.
     ///
     /// # Safety
@@ -52,11 +40,6 @@ impl Linked {
     #[inline]
     pub(crate) unsafe fn came_up<'w>(self) -> CameUp<'w> {
         Held::of(self.0).look()
-    }
-
-    /// Returns whether it is this entry that goes back.
-    pub(crate) fn is(self, entry: &FromSlot<'_>) -> bool {
-        self.0 == entry.address()
     }
 
     /// Returns its place in the wheel, or anything if it is not there.
@@ -74,16 +57,6 @@ impl Linked {
     #[inline]
     pub(crate) unsafe fn set_place(self, place: Place) {
         self.entry().next.set(ptr::without_provenance_mut(place.to_bits() as usize));
-    }
-
-    #[inline]
-    pub(crate) fn prefetch(self) {
-        prefetch(self.0.as_ptr());
-    }
-
-    #[inline]
-    pub(crate) fn snapshot(self) -> Snapshot {
-        self.entry().snapshot()
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) unsafe trait Stacked: Token + Send {
 #[derive(Debug)]
 pub(crate) struct Chain<T> {
     first: Link,
-    /// Null if there is none.
+    /// Not valid if there is none.
     last: Link,
     len: usize,
     of: PhantomData<T>,
@@ -133,10 +133,12 @@ impl<S> Chain<Held<S>> {
     /// Sets what comes after the entry that was pushed last, for a list that the chain goes into.
     #[inline]
     pub(crate) fn set_end(&mut self, link: Link) {
-        match NonNull::new(self.last) {
-            // SAFETY: the chain owns its entries, whose fields have interior mutability.
-            Some(end) => unsafe { end.as_ref() }.next.set(link),
-            None => self.first = link,
+        if self.len > 0 {
+            // SAFETY: the chain has a last entry, and owns its entries, whose fields have interior
+            // mutability.
+            unsafe { &*self.last }.next.set(link);
+        } else {
+            self.first = link;
         }
     }
 
@@ -150,9 +152,6 @@ impl<S> Chain<Held<S>> {
         let entry = unsafe { Held::from_raw(entry) };
         self.first = entry.next();
         prefetch(self.first);
-        if self.len == 0 {
-            self.last = ptr::null_mut();
-        }
         Some(entry)
     }
 }
@@ -189,12 +188,15 @@ impl<const N: usize> Part<N> {
     /// Takes the first entry that is left.
     #[inline]
     pub(crate) fn take(&self) -> Option<Marked> {
+        // Acquire: pairs with the Release in `fill`, for the places. Each take is a
+        // read-modify-write, so it continues that release sequence.
         let place = self.cursor.fetch_add(1, Ordering::Acquire);
         self.at(place)
     }
 
     /// Takes all entries that are left.
     pub(crate) fn take_rest(&self) -> impl Iterator<Item = Marked> {
+        // Acquire: as in `take`.
         (self.cursor.swap(N, Ordering::Acquire)..N).filter_map(|place| self.at(place))
     }
 

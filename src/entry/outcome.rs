@@ -1,7 +1,5 @@
 //! The outcomes of the [state word](super::State)'s transitions. Each tells the caller what to do.
 
-use crate::time::Subtick;
-
 /// The outcome of a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancel {
@@ -47,17 +45,17 @@ pub(crate) enum Kind {
 /// The outcome when the worker sees an entry's slot come up, or a runner comes to the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expire {
-    /// The caller won, with this deadline. The task is the caller's to run, or, of a timeout that
-    /// was only marked for a batch, to hand over.
-    Done(Subtick),
+    /// The caller won. The task is the caller's to run, or, of a timeout that was only marked for a
+    /// batch, to hand over.
+    Done,
     /// The same, and the engine was the only owner of the entry. If the step gives the entry up,
     /// the caller gives it back.
-    Alone(Subtick),
+    Alone,
     /// The caller won, but the future is changing the waker, and keeps it. The engine has given the
     /// entry up.
     Left,
-    /// The entry was reset to this later tick meanwhile.
-    NotBefore(Subtick),
+    /// The entry was reset to a later deadline meanwhile.
+    NotYetDue,
     /// Another thread has changed the word since it was seen.
     Changed,
     /// The entry is not pending. If it was cancelled in its slot, the cancelled queue or the moved

@@ -33,11 +33,12 @@
 //!   is marked too.
 //! * **WAKER**: the task is the waker of a sleeping future. The bit never changes while the entry
 //!   is in use.
-//! * **SERIES**: the timeout is periodic. Its entry does not end with EXPIRED: that phase means
-//!   that a run is under way, the runner owns the task, and the entry is in no list but a side
-//!   queue. The runner makes it PENDING again ([`State::rearm`]) or ends it
-//!   ([`State::begin_end`]), unless a cancel came in between. Beside WAKER the bit means
-//!   something else: the future is changing the waker ([`State::begin_change`]).
+//! * **SERIES**: the timeout is periodic. Beside it EXPIRED means that a run is under way: the
+//!   runner owns the task, and the entry is in no list but a side queue. The runner makes it
+//!   PENDING again ([`State::rearm`]) or ends it ([`State::begin_end`]), unless a cancel came in
+//!   between. LINKED beside both says that this was the last run, and the end clears SERIES. Beside
+//!   WAKER the bit means something else: the future is changing the waker
+//!   ([`State::begin_change`]).
 //! * **Tombstone**: FREE with HANDLE set. The entry was cancelled, and its handle has gone, in one
 //!   step ([`State::give_up`]), or in two before the worker linked it. HANDLE now belongs to a
 //!   producer, which may make the entry PENDING again in place ([`State::revive`]). While ENGINE is
@@ -46,9 +47,9 @@
 //! * **ORPHAN**: the engine is gone. The arena's final sweep sets it on every entry. See
 //!   `arena/mod.rs`.
 //!
-//! Ordering: every transition that is an exchange is `AcqRel`, and [`State::give_up`] is more. The
-//! release half publishes what its thread did to the entry before. The acquire half lets the last
-//! owner see what all others did.
+//! Ordering: every transition that is an exchange is `AcqRel`, but for two: [`State::give_up`] is
+//! more, and [`State::begin_change`] is less. The release half publishes what its thread did to the
+//! entry before. The acquire half lets the last owner see what all others did.
 //!
 //! **The engine as the only owner**: while the engine owns an entry, and neither HANDLE nor QUEUED
 //! is set, nobody else writes to the word, or reads it to decide anything. Only an owner may, and
@@ -377,18 +378,18 @@ impl State {
             return Expire::Cancelled;
         }
         if deadline_in(word) > now {
-            return Expire::NotBefore(deadline_in(word));
+            return Expire::NotYetDue;
         }
         before();
         if is_engines_alone(word) {
             alone(word);
-            return Expire::Alone(deadline_in(word));
+            return Expire::Alone;
         }
         // A strong exchange, no loop: if it fails, the entry may be another timeout's, of another
         // kind.
         match self.0.compare_exchange(word, ended(word), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) if is_changing(word) => Expire::Left,
-            Ok(_) => Expire::Done(deadline_in(word)),
+            Ok(_) => Expire::Done,
             Err(_) => Expire::Changed,
         }
     }
@@ -456,12 +457,14 @@ impl State {
     /// has passed and counted this handle.
     #[inline]
     pub(in crate::entry) fn free(&self) -> bool {
+        // AcqRel: pairs with `orphan`. If this comes second, its thread sees what the sweep did.
         self.0.swap(FREE, Ordering::AcqRel) & ORPHAN != 0
     }
 
     /// Marks the entry for the arena's final sweep. Returns true if a handle still holds it; the
     /// handle will find ORPHAN when it is dropped. A tombstone belongs to the arena.
     pub(crate) fn orphan(&self) -> bool {
+        // AcqRel: pairs with `free`. If this comes second, the sweep sees what the handle did.
         let word = self.0.fetch_or(ORPHAN, Ordering::AcqRel);
         word & HANDLE != 0 && !Snapshot(word).is_tombstone()
     }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use tourbillon_wheel::{Items, NEVER, Place};
 
 use self::cells::Cells;
-use crate::entry::{CameUp, CancelledInSlot, FromSlot, Kind, Linked, Owned, Sole};
+use crate::entry::{CameUp, CancelledInSlot, FromSlot, Kind, Linked, Owned, Sole, Token};
+use crate::sync::prefetch;
 use crate::time::Subtick;
 
 /// For so many entries a block of cells is reserved.
@@ -52,7 +53,7 @@ impl Items for Entries {
 
     #[inline]
     fn deadline(&self, entry: Linked) -> u64 {
-        let seen = entry.snapshot();
+        let seen = entry.entry().snapshot();
         match () {
             () if self.is_draining && seen.kind() == Kind::Series => NEVER,
             () if self.is_draining && seen.is_tombstone() => 0,
@@ -68,7 +69,7 @@ impl Items for Entries {
 
     #[inline]
     fn prefetch(&self, entry: Linked) {
-        entry.prefetch();
+        prefetch(entry.address().as_ptr());
     }
 }
 
@@ -76,7 +77,7 @@ impl Items for Pending {
     type Item = Linked;
 
     fn deadline(&self, entry: Linked) -> u64 {
-        let seen = entry.snapshot();
+        let seen = entry.entry().snapshot();
         if seen.is_pending() { as_tick(seen.deadline()) } else { NEVER }
     }
 
@@ -200,7 +201,7 @@ impl Wheel {
                     stays
                 }
             };
-            debug_assert!(entry.is(&stays), "it goes back into its own wheel");
+            debug_assert!(entry.address() == stays.address(), "it goes back into its own wheel");
             tourbillon_wheel::Take::Later
         });
     }
@@ -261,8 +262,10 @@ impl Wheel {
     /// The queues of the shard are closed, and were gone through.
     pub(crate) unsafe fn empty(&mut self, by_deadline: bool, mut take: impl FnMut(Owned)) {
         let mut each = |entry: Linked| {
-            // SAFETY: the wheel gives it out, and does not have it any more. No queue brings it.
-            take(unsafe { entry.into_owned() });
+            // SAFETY: `Owned::link` gave the engine's ownership up to the wheel. The wheel gives
+            // the entry out, once, and has it in no cell any more. No queue brings it, by the
+            // caller.
+            take(unsafe { Owned::new(entry.address()) });
         };
         if by_deadline {
             // A turn may have left over some that are not the earliest.

@@ -68,7 +68,7 @@ fn ends_wait(entry: &Entry, end: impl Fn(&State, Snapshot) -> Expire) -> bool {
     loop {
         match end(&entry.state, entry.state.load()) {
             Expire::Changed => {}
-            end => return matches!(end, Expire::Done(_) | Expire::Alone(_)),
+            end => return matches!(end, Expire::Done | Expire::Alone),
         }
     }
 }
@@ -269,15 +269,15 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
         });
         let is_due = ends_wait(&entry, |state, seen| state.mark(seen, tick(1)));
         let (claim, copy) = if is_due { claim(&entry, 1) } else { (Expire::Cancelled, TaskPlace::uninit()) };
-        let fired = matches!(claim, Expire::Done(_) | Expire::Alone(_));
+        let fired = matches!(claim, Expire::Done | Expire::Alone);
         if fired {
             // SAFETY: this thread has just claimed the entry, after the copy.
             unsafe { copy.assume_init() }.run();
         }
         // A claim that has won with a handle there has given the entry up.
         let engine_was_last = match claim {
-            Expire::Done(_) => false,
-            Expire::Alone(_) => true,
+            Expire::Done => false,
+            Expire::Alone => true,
             _ => entry.state.engine_lets_go() == EngineGone::Last,
         };
         if engine_was_last {
@@ -383,10 +383,10 @@ fn exactly_one_of_three_owners_lets_go_last() {
         let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
         let runner = thread::spawn(move || {
             let (claim, copy) = claim(&theirs, 5);
-            assert!(matches!(claim, Expire::Done(_) | Expire::Alone(_)));
+            assert!(matches!(claim, Expire::Done | Expire::Alone));
             // SAFETY: this thread has just claimed the entry, after the copy.
             unsafe { copy.assume_init() }.run();
-            let is_last = matches!(claim, Expire::Alone(_));
+            let is_last = matches!(claim, Expire::Alone);
             if is_last {
                 reused(&theirs);
             }

@@ -190,10 +190,10 @@ fn the_worker_links_pending_entries_and_pops_queued_ones() {
 fn an_entry_that_is_due_is_expired_marked_or_claimed_once() {
     let look = |was: Seen, now| match was {
         was if !was.is_pending() => Err(Expire::Cancelled),
-        _ if now < 10 => Err(Expire::NotBefore(Subtick::new(10))),
+        _ if now < 10 => Err(Expire::NotYetDue),
         // Nobody else is left to look at the word.
-        was if was.is_alone() => Ok(Expire::Alone(Subtick::new(10))),
-        _ => Ok(Expire::Done(Subtick::new(10))),
+        was if was.is_alone() => Ok(Expire::Alone),
+        _ => Ok(Expire::Done),
     };
     // The word that is left, whether the engine is alone or not.
     let check = |step: fn(&State, Snapshot, Subtick) -> Expire, kind: Kind, left: fn(Seen, bool) -> Seen| {
@@ -207,7 +207,7 @@ fn an_entry_that_is_due_is_expired_marked_or_claimed_once() {
                     let Some(answer) = answer else { return };
                     let expected = match look(was, now) {
                         Err(no) => (no, was),
-                        Ok(Expire::Done(_)) if was.is_changing() => (Expire::Left, left(was, false)),
+                        Ok(Expire::Done) if was.is_changing() => (Expire::Left, left(was, false)),
                         Ok(done) => (done, left(was, was.is_alone())),
                     };
                     assert_eq!((answer, is), expected, "{was:?}");
@@ -231,7 +231,7 @@ fn an_entry_that_is_due_is_expired_marked_or_claimed_once() {
 fn claim(state: &State, seen: Snapshot, now: Subtick) -> Expire {
     let mut is_copied = false;
     let end = state.claim(seen, now, || is_copied = true);
-    assert_eq!(is_copied, !matches!(end, Expire::Cancelled | Expire::NotBefore(_)));
+    assert_eq!(is_copied, !matches!(end, Expire::Cancelled | Expire::NotYetDue));
     end
 }
 
