@@ -21,7 +21,8 @@ impl Inbox {
     /// the worker.
     ///
     /// Release: publishes `wake_at`. A thread whose read-modify-write reads ASLEEP also knows that
-    /// the worker has not looked at its queues since.
+    /// the worker has not looked at its queues since. Acquire: pairs with the release in
+    /// `was_asleep`, so that the worker's next looks see what that thread did before.
     pub(crate) fn fall_asleep(&self) -> bool {
         let set = |empty: usize| {
             let (empty, asleep) = (ptr::without_provenance_mut(empty), ptr::without_provenance_mut(empty | ASLEEP));
@@ -47,6 +48,8 @@ impl Inbox {
     }
 
     fn was_asleep(&self, change: impl Fn(Link) -> Link) -> bool {
+        // Acquire: pairs with `fall_asleep`, for `wake_at`. Release: pairs with the worker's next
+        // exchange of the head.
         let before = self.head.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |head| Some(change(head)));
         before.is_ok_and(|head| head.addr() & ASLEEP != 0)
     }
@@ -62,7 +65,8 @@ impl Inbox {
     /// Sets ASLEEP again, for a worker that could not be started, even if the inbox holds entries.
     pub(crate) fn put_back_to_sleep(&self) {
         let asleep = |head: Link| (head.addr() & CLOSED == 0).then(|| head.map_addr(|addr| addr | ASLEEP));
-        // A closed inbox needs no worker.
+        // A closed inbox needs no worker. AcqRel: hands on what the sleep before has published, as
+        // each exchange of the head does.
         let _ = self.head.fetch_update(Ordering::AcqRel, Ordering::Relaxed, asleep);
     }
 }

@@ -99,8 +99,9 @@ impl<T: Stacked> Queue<T> {
     }
 
     /// Pushes `len` entries, linked to each other from the first on. `put_below` links the last one
-    /// to what is below. One exchange pushes all of them, or none if the queue is closed. Each
-    /// entry pushed is such a value, or as good as one once it is in.
+    /// to what is below. One exchange pushes all of them, or none if the queue is closed.
+    /// The caller gives the entries up as values of type `T`: a `Queued` is a `FromQueue` from then
+    /// on.
     ///
     /// The release half of the exchange publishes the entries to the worker's swap in
     /// [`take`](Self::take). Each push is a read-modify-write, so it continues the release

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
+use self::turns::Completed;
 use super::inbox::Inbox;
 use super::number::{Number, remote_of};
 use super::queue::{Pushed, SideQueue, WAKE_DEPTH};
@@ -56,14 +57,11 @@ pub(crate) struct Remote {
     wake_at: CachePadded<AtomicU64>,
     /// The [`Command`], as a word.
     command: AtomicU64,
-    /// The newest turn that was requested, and the newest that was completed, for a manual clock.
+    /// The newest turn that was requested, for a clock that tells its listeners.
     turn_requested: AtomicU64,
-    turn_completed: Mutex<u64>,
-    turn_completed_changed: Condvar,
-    /// Not 0 if a thread also asked for the earliest deadline.
-    earliest_requested: AtomicU8,
-    earliest: AtomicU64,
-    /// Of the threads that wait for the worker.
+    completed: Mutex<Completed>,
+    completed_changed: Condvar,
+    /// Whether the worker makes progress, as the threads that wait for it see it.
     pub(crate) stall: Stall,
     pub(crate) lateness: Latenesses,
     /// Why the shard is not turned: 0, or a word of `count/watchdog.rs`.
@@ -85,8 +83,8 @@ pub(crate) struct Remote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EngineAddress(pub(crate) *mut ());
 
-// SAFETY: it is an address. Who makes a reference of it says that the engine is there, which any
-// thread may use.
+// SAFETY: it is an address. The code that makes a reference of it says that the engine is there,
+// which any thread may use.
 unsafe impl Send for EngineAddress {}
 // SAFETY: it is an address, and is never written to.
 unsafe impl Sync for EngineAddress {}
@@ -134,10 +132,8 @@ impl Remote {
             wake_at: CachePadded::new(AtomicU64::new(Subtick::NEVER.get())),
             command: AtomicU64::new(0),
             turn_requested: AtomicU64::new(0),
-            turn_completed: Mutex::new(0),
-            turn_completed_changed: Condvar::new(),
-            earliest_requested: AtomicU8::new(0),
-            earliest: AtomicU64::new(Subtick::NEVER.get()),
+            completed: Mutex::default(),
+            completed_changed: Condvar::new(),
             stall: Stall::none(),
             lateness: Latenesses::new(),
             fault: Shown::new(0),
@@ -325,8 +321,8 @@ impl Remote {
         }
     }
 
-    /// Wakes the worker if it sleeps, so that it takes in what waits. The caller looks again and
-    /// again, so a load is enough.
+    /// Wakes the worker if it sleeps. A load is enough: a producer that waits looks again and
+    /// again, and a shrink may wait until the worker wakes.
     pub(crate) fn ring_if_it_sleeps(&self) {
         if self.inbox.looks_asleep() {
             self.ring();
@@ -341,7 +337,7 @@ impl Remote {
     /// Call this only after a look at the inbox has seen ASLEEP: only then is `wake_at` at least as
     /// new as that sleep. The look must be a read-modify-write, except in
     /// [`wake_for_revived`](Self::wake_for_revived). If `wake_at` is read before the look, the
-    /// worker may have woken and slept again in between, with another `wake_at`. The model
+    /// worker may have woken and slept again in between, with another `wake_at`. The mutant
     /// `wake_at_read_first` in loom-tests shows what happens then.
     #[inline]
     fn sleeps_past(&self, deadline: Subtick, timeline: &Timeline) -> bool {
@@ -434,11 +430,6 @@ impl Remote {
     /// Returns whether the pending timeouts are to be run.
     pub(crate) fn is_to_fire(&self) -> bool {
         self.commanded() == STOP_AND_FIRE
-    }
-
-    /// Returns whether a shutdown was commanded that runs what is due.
-    pub(crate) fn runs_what_is_due(&self) -> bool {
-        self.is_to_fire() || self.drains_until().is_some()
     }
 
     #[inline]

@@ -9,7 +9,6 @@ use super::error::{Refusal, ScheduleError};
 use super::schedule::Shard;
 use super::{Timeout, Timer};
 use crate::engine::{EngineRef, Shared};
-use crate::shard::Remote;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::thread::NoWait;
 use crate::time::Subtick;
@@ -266,7 +265,9 @@ impl Runs {
     fn runs_on(self: &Arc<Self>, state: &mut State, shared: &Shared, deadline: Subtick) -> bool {
         match self.schedule(state, shared, deadline) {
             Err(Refusal::Full | Refusal::OutOfMemory) => true,
-            Err(Refusal::Shutdown) => shared.remotes().iter().any(Remote::runs_what_is_due),
+            Err(Refusal::Shutdown) => {
+                shared.remotes().iter().any(|remote| remote.is_to_fire() || remote.drains_until().is_some())
+            }
             Ok(()) | Err(Refusal::Forked | Refusal::ZeroPeriod) => false,
         }
     }

@@ -1,9 +1,17 @@
-//! Turns that other threads ask for, and wait for: after a manual clock was moved, a suspend or a
-//! pause has ended, or a command was given.
+//! Turns that other threads ask for, and wait for: after a clock was moved, or goes on, or for the
+//! earliest deadline.
 
 use super::Remote;
 use crate::sync::{Ordering, lock};
 use crate::time::Subtick;
+
+/// The newest turn that was completed.
+#[derive(Debug, Default)]
+pub(super) struct Completed {
+    turn: u64,
+    /// The earliest deadline at that turn, if a thread has asked for it.
+    earliest: Option<Subtick>,
+}
 
 impl Remote {
     /// Returns the number of the newest turn that was requested. The worker reads it before the
@@ -15,23 +23,22 @@ impl Remote {
     }
 
     pub(super) fn is_turn_requested(&self) -> bool {
-        self.turn_requested() != *lock(&self.turn_completed)
+        self.turn_requested() != lock(&self.completed).turn
     }
 
     /// Records that the worker has done all that was due when it read `requested` from
     /// [`turn_requested`](Self::turn_requested). `earliest` finds the earliest deadline; it is
     /// called only if a thread asked for that.
     pub(crate) fn complete_turn(&self, requested: u64, earliest: impl FnOnce() -> Subtick) {
-        // Acquire: pairs with the Release in `request_earliest`.
-        if self.earliest_requested.load(Ordering::Acquire) != 0 {
-            // Published by the lock. The request stays set: this may be the answer to an older
-            // request for a turn, while the turn that the thread waits for is still to come.
-            self.earliest.store(earliest().get(), Ordering::Relaxed);
+        let mut completed = lock(&self.completed);
+        if let Some(answer) = &mut completed.earliest {
+            // The question stays: this may be the answer to an older request for a turn, while the
+            // turn that the thread waits for is still to come.
+            *answer = earliest();
         }
-        let mut done = lock(&self.turn_completed);
-        if *done != requested {
-            *done = requested;
-            self.turn_completed_changed.notify_all();
+        if completed.turn != requested {
+            completed.turn = requested;
+            self.completed_changed.notify_all();
         }
     }
 
@@ -39,7 +46,7 @@ impl Remote {
     /// this request.
     pub(crate) fn request_turn(&self) -> u64 {
         // Release: pairs with the Acquire in `turn_requested`.
-        let mine = self.turn_requested.fetch_add(1, Ordering::AcqRel) + 1;
+        let mine = self.turn_requested.fetch_add(1, Ordering::Release) + 1;
         self.ring();
         mine
     }
@@ -48,9 +55,9 @@ impl Remote {
     /// it.
     pub(crate) fn request_turn_and_wait(&self) {
         let mine = self.request_turn();
-        let mut done = lock(&self.turn_completed);
-        while *done < mine {
-            done = self.turn_completed_changed.wait(done).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut completed = lock(&self.completed);
+        while completed.turn < mine {
+            completed = self.completed_changed.wait(completed).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
@@ -58,18 +65,15 @@ impl Remote {
     /// [`Subtick::NEVER`] if nothing will ever be due. Two threads must not call this at the same
     /// time.
     pub(crate) fn request_earliest(&self) -> Subtick {
-        self.earliest.store(Subtick::NEVER.get(), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `complete_turn`.
-        self.earliest_requested.store(1, Ordering::Release);
+        lock(&self.completed).earliest = Some(Subtick::NEVER);
         self.request_turn_and_wait();
-        self.earliest_requested.store(0, Ordering::Relaxed);
-        Subtick::new(self.earliest.load(Ordering::Relaxed))
+        lock(&self.completed).earliest.take().unwrap_or(Subtick::NEVER)
     }
 
     /// Releases all threads that wait for a turn, now or later: the shard is closed, so no turn
     /// will come.
     pub(crate) fn complete_all_turns(&self) {
-        *lock(&self.turn_completed) = u64::MAX;
-        self.turn_completed_changed.notify_all();
+        lock(&self.completed).turn = u64::MAX;
+        self.completed_changed.notify_all();
     }
 }
