@@ -27,6 +27,7 @@ impl Counter {
 
     #[inline]
     pub(crate) fn get(&self) -> u64 {
+        // Acquire: pairs with the Release in `set`.
         self.0.load(Ordering::Acquire)
     }
 }
@@ -76,7 +77,7 @@ pub(crate) struct Counters {
     /// When the last turn began, in nanoseconds of the engine's time, plus one; 0 before the first.
     last_turn: Shown,
     /// When a driver has to turn the shard again, in nanoseconds of the engine's time. A worker
-    /// says that when it goes to sleep.
+    /// stores in the shard's `wake_at` until when it sleeps.
     pub(crate) next_turn: Shown,
     /// Returns from a park.
     pub(crate) wakeups: Counter,

@@ -216,8 +216,8 @@ impl Lateness {
     }
 
     /// Returns how many values are at most `bound`, which are the values of all buckets that end by
-    /// then. Values that are less than a sixteenth below `bound` may be missing. None is if `bound`
-    /// is one nanosecond less than a power of two of nanoseconds, because a bucket ends there.
+    /// then. Values that are less than a sixteenth below `bound` may be missing. The count is exact
+    /// if `bound` is 2^n - 1 ns, because a bucket ends there.
     ///
     /// ```
     /// use std::time::Duration;

@@ -30,7 +30,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Returns what the thread was running before, for `restore`: a task may run a batch.
+    /// Returns what the thread was running before, for `restore`: a task may run a batch. Until the
+    /// first look, the time is still the outer task's.
     pub(crate) fn begin(&self, shard: usize) -> (u64, u64) {
         let before = (self.since.load(Ordering::Relaxed), self.shard.load(Ordering::Relaxed));
         self.shard.store(shard as u64, Ordering::Relaxed);
@@ -46,11 +47,13 @@ impl Running {
 
     pub(crate) fn restore(&self, (since, shard): (u64, u64)) {
         self.shard.store(shard, Ordering::Relaxed);
+        // Release: as in `look`.
         self.since.store(since, Ordering::Release);
     }
 
     /// Returns the shard whose task is running, and since when.
     pub(crate) fn get(&self) -> Option<(usize, u64)> {
+        // Acquire: pairs with the Release in `look` and `restore`.
         let since = self.since.load(Ordering::Acquire).checked_sub(1)?;
         Some((usize::try_from(self.shard.load(Ordering::Relaxed)).ok()?, since))
     }

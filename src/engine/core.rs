@@ -47,7 +47,7 @@ pub(crate) struct Core {
     pub(super) wakes: Chain<Won>,
     /// The timeouts that the end of a driven engine has expired, and runs when the shards are
     /// unlocked. They are kept here because that must need no memory.
-    held: Option<Batch>,
+    pub(crate) held: Option<Batch>,
     /// The time of the last turn: the clock is not trusted to be monotonic.
     pub(super) now: Subtick,
     /// The latest deadline that had come when it was taken in, or is next. Until it has come, it
@@ -80,7 +80,7 @@ impl Core {
     }
 
     /// Returns the other half of the shard. Its entries go into this wheel, and those of no other.
-    /// They are there as long as `shared`.
+    /// The entries live as long as the engine of `shared`.
     pub(super) fn remote<'a>(&self, shared: &'a SharedRef) -> &'a Remote {
         assert!(self.engine == shared.id(), "a shard is turned with its own engine");
         shared.remote(self.index)
@@ -164,11 +164,6 @@ impl Core {
         self.held = held;
     }
 
-    /// Returns what it holds, once.
-    pub(crate) fn take_held(&mut self) -> Option<Batch> {
-        self.held.take()
-    }
-
     /// Closes the queues, and gives each entry that is left, in no list any more, to `take`. With
     /// `by_deadline` those of the wheel come in that order.
     fn empty(
@@ -201,7 +196,7 @@ impl Core {
                 take(&self.free, entry);
             }
         }
-        // Producers that wait for the worker go by these.
+        // Producers that wait for the worker look at the backlogs.
         self.note_backlogs(remote);
         remote.counters.linked.set(0);
         remote.fault.set(ENDED);
@@ -238,7 +233,8 @@ fn count_awake(shared: &SharedRef, remote: &Remote) {
 #[inline]
 pub(super) fn give_back(free: &EntryCache, shared: &SharedRef, entry: Sole) {
     debug_assert!(shared.has(&entry), "of this engine");
-    // SAFETY: a shard's free list is only used with its own engine, by the thread that turns it.
+    // SAFETY: a shard's free list is used with its own engine only, which `Core::remote` has
+    // checked as the step began, and by the thread that has the `Core`.
     unsafe { free.with(&shared.arena) }.put(entry);
 }
 

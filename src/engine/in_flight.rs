@@ -8,7 +8,7 @@ use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock, wait_for};
 /// How often a thread that waits looks whether a batch needs help.
 const HELP_AFTER: Duration = Duration::from_millis(1);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct InFlight {
     /// Given to an executor that is sure to run them, or running.
     under_way: AtomicUsize,
@@ -19,15 +19,6 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    pub(super) fn new() -> Self {
-        Self {
-            under_way: AtomicUsize::new(0),
-            running: AtomicUsize::new(0),
-            waiters: Mutex::new(0),
-            has_ended: Condvar::new(),
-        }
-    }
-
     /// Counts a batch as under way.
     pub(crate) fn begin(&self) {
         // Relaxed: the thread that waits has made sure in another way that no more batches begin.
@@ -98,7 +89,7 @@ mod tests {
 
     #[test]
     fn waiting_for_all_includes_batches_that_have_not_begun_to_run() {
-        let in_flight = InFlight::new();
+        let in_flight = InFlight::default();
         in_flight.begin();
         in_flight.begin();
         in_flight.run();
@@ -113,7 +104,7 @@ mod tests {
 
     #[test]
     fn waiting_for_running_batches_ignores_the_rest() {
-        let in_flight = InFlight::new();
+        let in_flight = InFlight::default();
         in_flight.begin();
         in_flight.begin();
         in_flight.run();

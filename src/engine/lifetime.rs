@@ -14,8 +14,9 @@ use crate::shard::{EngineAddress, Number, Remote};
 use crate::sync::Ordering;
 use crate::thread::{LocalRefs, ShardedRef};
 
-/// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
-/// each batch under way. Handles are not counted. Futures hold an [`EngineRef`].
+/// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker or
+/// the driver, each batch under way, each answer of a shutdown. Handles are not counted. Futures
+/// hold an [`EngineRef`].
 #[derive(Debug)]
 pub(crate) struct SharedRef(NonNull<Shared>);
 

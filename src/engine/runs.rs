@@ -37,14 +37,13 @@ const NOT_RECORDED: u64 = u64::MAX;
 impl<'a> Runs<'a> {
     pub(super) fn begin(shared: &'a SharedRef, remote: &'a Remote) -> Self {
         let mine = shared.thread_state();
-        let begin = |running: &'a Running| (running, running.begin(remote.index()));
         Self {
             shared,
             remote,
             counts: mine.map(|mine| shared.counts_of(mine, remote)),
             completed: 0,
             lateness: Recorder::new(&remote.lateness),
-            running: mine.map(|mine| begin(&mine.state().running)),
+            running: mine.map(|mine| (&mine.state().running, mine.state().running.begin(remote.index()))),
             until_look: 0,
             now_ns: 0,
             recorded: NOT_RECORDED,

@@ -82,7 +82,7 @@ impl Shared {
             refs: ShardedRef::new(),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
             max_wait: plan.max_wait,
-            in_flight: InFlight::new(),
+            in_flight: InFlight::default(),
             panicked: AtomicU64::new(0),
             caller_ran: AtomicU64::new(0),
             overdue: Shown::new(0),
@@ -262,6 +262,7 @@ impl Shared {
     #[inline]
     pub(crate) fn give_places_back(&self, n: usize) {
         if let Some(limit) = &self.limit {
+            // Release: pairs with the Acquire in `take_places` and in `pending`.
             limit.used.fetch_sub(n, Ordering::AcqRel);
         }
     }
@@ -270,6 +271,7 @@ impl Shared {
     /// returned yet.
     pub(crate) fn pending(&self) -> usize {
         if let Some(limit) = &self.limit {
+            // Acquire: pairs with the Release in `give_places_back`.
             return limit.used.load(Ordering::Acquire);
         }
         // Ends are read before beginnings. So a timeout that was scheduled before this call and

@@ -54,8 +54,8 @@ struct Owners(Arc<Shared>);
 
 struct Shared {
     queue: SegQueue<Expired>,
-    /// Read and written only under the lock. Only a thread that is about to sleep, or one that has
-    /// just pushed, takes it.
+    /// A thread of the pool takes the lock when the queue is empty. So do a thread that has just
+    /// pushed, one that looks for help, and one that asks for the pool's health.
     crew: Mutex<Crew>,
     called: Condvar,
     max: usize,

@@ -24,26 +24,25 @@ const PATIENCE: Duration = Duration::from_millis(2);
 pub(crate) struct Runtime {
     handle: Handle,
     waiting: Arc<Mutex<Waiting>>,
-    /// When the first of what waits was handed over, by [`real_time`].
-    since: Option<Duration>,
 }
 
 /// The state that the worker and the runtime's task share.
 #[derive(Default)]
 struct Waiting {
-    /// The batch that the task has not begun.
-    batch: Option<Batch>,
+    /// The batch that the task has not begun, and when the first of it was handed over, by
+    /// [`real_time`].
+    batch: Option<(Batch, Duration)>,
     /// Whether there is a task. A runtime that does not run gets no more of them.
     has_task: bool,
 }
 
 impl Runtime {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle, waiting: Arc::default(), since: None }
+        Self { handle, waiting: Arc::default() }
     }
 
     /// Wakes these futures, or has the runtime wake them.
-    pub(crate) fn wake(&mut self, wakes: Batch) {
+    pub(crate) fn wake(&self, wakes: Batch) {
         // For one future a task costs more than its wake-up does.
         if wakes.len() == 1 || wakes.remote().is_closed() {
             return run_here(wakes);
@@ -51,11 +50,8 @@ impl Runtime {
         let engine = wakes.shared().id();
         let mut waiting = lock(&self.waiting);
         match &mut waiting.batch {
-            Some(earlier) => earlier.append(wakes),
-            none => {
-                *none = Some(wakes);
-                self.since = Some(real_time());
-            }
+            Some((earlier, _)) => earlier.append(wakes),
+            none => *none = Some((wakes, real_time())),
         }
         if std::mem::replace(&mut waiting.has_task, true) {
             return;
@@ -70,21 +66,19 @@ impl Runtime {
 
     /// Wakes the futures that the runtime should have woken by now. Returns for how long the others
     /// may still wait.
-    pub(crate) fn look(&mut self) -> Option<Duration> {
-        let left = PATIENCE.saturating_sub(real_time().saturating_sub(self.since?));
+    pub(crate) fn look(&self) -> Option<Duration> {
         let waiting = lock(&self.waiting);
-        if let Some(batch) = &waiting.batch
-            && !batch.remote().is_closed()
-        {
+        let (batch, since) = waiting.batch.as_ref()?;
+        if !batch.remote().is_closed() {
             // By a clock that is moved by hand the runtime has all the time that it takes.
             if batch.shared().timeline().as_manual().is_some() {
                 return None;
             }
+            let left = PATIENCE.saturating_sub(real_time().saturating_sub(*since));
             if !left.is_zero() {
                 return Some(left);
             }
         }
-        self.since = None;
         run(waiting);
         None
     }
@@ -105,5 +99,5 @@ impl Drop for Task {
 fn run(mut waiting: MutexGuard<'_, Waiting>) {
     let batch = waiting.batch.take();
     drop(waiting);
-    batch.map(Expired::uncounted).into_iter().for_each(Expired::run);
+    batch.map(|(batch, _)| Expired::uncounted(batch)).into_iter().for_each(Expired::run);
 }

@@ -51,12 +51,10 @@ impl Builder {
         let pool = || Chosen::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name)));
         let executor = self.executor.take().unwrap_or_else(pool);
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
-        let hooks = std::mem::take(&mut self.hooks);
-        let workers = Workers::new(plan, made, &shared, || Dispatch::new(executor.clone(), hooks.clone()));
+        let workers = Workers::new(plan, made, &shared, || Dispatch::new(executor.clone(), self.hooks.clone()));
         let doorbell = crate::sync::Arc::clone(&workers);
         shared.set_waker(move |remote| Workers::wake(&doorbell, remote));
-        let owner = Owner::new(shared, Runner::Workers(workers), Some(executor), self.ticks_per_wheel);
-        Ok(Timer { owner: Arc::new(owner) })
+        Ok(Timer { owner: Owner::new(shared, Runner::Workers(workers), Some(executor), self.ticks_per_wheel) })
     }
 
     /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The
@@ -106,8 +104,7 @@ impl Builder {
             expiry_limit: self.limits.expiry,
             wakes: Vec::new(),
         };
-        let owner = Owner::new(shared, Runner::Driver(shards), None, self.ticks_per_wheel);
-        Ok((Timer { owner: Arc::new(owner) }, driver))
+        Ok((Timer { owner: Owner::new(shared, Runner::Driver(shards), None, self.ticks_per_wheel) }, driver))
     }
 
     /// Checks the options that all kinds of engines have, and rounds the ticks up. Returns the

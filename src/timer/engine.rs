@@ -23,14 +23,12 @@ pub(super) enum Runner {
     Driver(DrivenShards),
 }
 
-const RUNNING: u8 = 0;
-const ENDED: u8 = 1;
-
 pub(super) struct Engine {
     pub(super) shared: SharedRef,
     pub(super) runner: Runner,
     pub(super) ticks_per_wheel: usize,
-    state: AtomicU8,
+    /// 1 once a shutdown has begun, or the last owner has gone.
+    has_ended: AtomicU8,
     /// The timeouts that a shutdown could not hand back because there was no memory for the answer.
     unfired: Mutex<Option<UnfiredList>>,
     /// The workers hand their batches to this, until a shutdown.
@@ -44,7 +42,13 @@ impl Engine {
 
     /// Marks the engine as ended. Returns true for exactly one caller, which has to end the engine.
     pub(super) fn begin_to_end(&self) -> bool {
-        self.state.swap(ENDED, Ordering::AcqRel) == RUNNING
+        // Relaxed: it only picks one caller. Others read what that one left under its lock.
+        self.has_ended.swap(1, Ordering::Relaxed) == 0
+    }
+
+    /// Gives all shards a command. Wakes none.
+    fn command(&self, how: Command) {
+        self.shared.remotes().iter().for_each(|remote| remote.command(how));
     }
 
     /// `is_in_a_task` says whether a task of any engine waits for the result.
@@ -76,9 +80,12 @@ impl Engine {
             self.started().for_each(|_| ());
         }
         UnfiredList::begin(&self.shared);
+        // Before the lock of a driven engine: a turn that is under way on another thread looks at
+        // it, and so does a driver that goes, which then leaves the shards to this call.
+        self.command(how);
         match &self.runner {
             Runner::Workers(workers) => workers.end(&self.shared, how),
-            Runner::Driver(shards) => end_driven(&self.shared, shards, how),
+            Runner::Driver(shards) => close_driven(&self.shared, lock(shards), how),
         }
         let executor = lock(&self.executor).take();
         // The workers have ended, so nobody else finds help for a batch.
@@ -173,14 +180,6 @@ pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Opti
     }
 }
 
-/// Closes and removes all shards for a shutdown.
-fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: Command) {
-    // Before the lock: a turn that is under way on another thread looks at it, and so does a driver
-    // that goes, which then leaves the shards to this call.
-    shared.remotes().iter().for_each(|remote| remote.command(how));
-    close_driven(shared, lock(shards), how);
-}
-
 /// Closes and removes all shards. It may have to run tasks first. It runs them here, after it has
 /// unlocked the shards, and wakes the futures that slept on them. If no shutdown waits, it drops
 /// what was pending. It needs no memory.
@@ -205,7 +204,7 @@ pub(super) fn close_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Co
     drop(locked);
     // Before a waker runs, which sees that the engine has ended.
     left.hand_in();
-    shards.iter_mut().filter_map(Core::take_held).for_each(run_here);
+    shards.iter_mut().filter_map(|shard| shard.held.take()).for_each(run_here);
     shards.iter_mut().filter_map(|shard| shard.take_wakes(shared)).for_each(run_here);
 }
 
@@ -219,18 +218,23 @@ pub(super) struct Owner {
 
 impl Owner {
     /// Makes an engine, which also hears of its clock from here on.
-    pub(super) fn new(shared: SharedRef, runner: Runner, executor: Option<Chosen>, ticks_per_wheel: usize) -> Self {
+    pub(super) fn new(
+        shared: SharedRef,
+        runner: Runner,
+        executor: Option<Chosen>,
+        ticks_per_wheel: usize,
+    ) -> Arc<Self> {
         events::engine_begins();
         let engine = Arc::new(Engine {
             shared: shared.clone(),
             runner,
             ticks_per_wheel,
-            state: AtomicU8::new(RUNNING),
+            has_ended: AtomicU8::new(0),
             unfired: Mutex::new(None),
             executor: Mutex::new(executor),
         });
         shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
-        Self { shared, engine: ManuallyDrop::new(engine) }
+        Arc::new(Self { shared, engine: ManuallyDrop::new(engine) })
     }
 }
 
@@ -254,10 +258,10 @@ impl Drop for Engine {
         if !self.begin_to_end() || self.shared.is_forked() {
             return;
         }
+        self.command(Command::StopAndDiscard);
         match &self.runner {
             Runner::Workers(workers) => workers.end(&self.shared, Command::StopAndDiscard),
             Runner::Driver(shards) => {
-                self.shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndDiscard));
                 // Pairs with the fence in `Driver::carry_out_order`. If the driver is in a turn
                 // now, it sees the command at the end of that turn.
                 fence(Ordering::SeqCst);
@@ -310,7 +314,7 @@ impl Follower for Engine {
 
     fn until_next(&self) -> Option<Duration> {
         let timeline = self.shared.timeline();
-        if is_running_a_task() || self.shared.is_forked() || timeline.is_paused() {
+        if self.shared.is_forked() || timeline.is_paused() {
             return None;
         }
         // A run that is under way may be that of a periodic timeout, which lies in no wheel

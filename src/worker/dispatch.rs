@@ -106,7 +106,7 @@ impl Dispatch {
     /// Wakes the futures of this batch, or has the executor wake them.
     pub(super) fn wake(&mut self, wakes: Batch) {
         #[cfg(feature = "tokio")]
-        if let Some(runtime) = &mut self.runtime {
+        if let Some(runtime) = &self.runtime {
             return runtime.wake(wakes);
         }
         run_here(wakes);
@@ -117,7 +117,7 @@ impl Dispatch {
     pub(super) fn sleeps_at_most(&mut self) -> Option<Duration> {
         let help = self.look_for_help();
         #[cfg(feature = "tokio")]
-        let help = self.runtime.as_mut().and_then(Runtime::look).into_iter().chain(help).min();
+        let help = self.runtime.as_ref().and_then(Runtime::look).into_iter().chain(help).min();
         help
     }
 }

@@ -238,12 +238,11 @@ impl Workers {
         ControlFlow::Continue(())
     }
 
-    /// Commands the workers to close their shards and end, and waits for them. With
+    /// Ends the workers, whose shards have been given the command, and waits for them. With
     /// [`Command::StopAndDiscard`] it does not wait. Otherwise it must not be called by a worker.
     pub(crate) fn end(&self, shared: &SharedRef, how: Command) {
-        // Command all workers before the wait for the first of them.
-        for (index, slot) in self.slots.iter().enumerate() {
-            shared.remote(index).command(how);
+        // Unpark all workers before the wait for the first of them.
+        for slot in &self.slots {
             // Unpark the thread directly. The doorbell would start a worker that has never run. If
             // the worker is awake, the unpark makes its next park return at once, so the worker
             // can't miss the command. Under the lock: a start may be under way.
