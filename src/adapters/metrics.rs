@@ -205,7 +205,7 @@ impl Publisher {
             }
         };
         Self {
-            engine: timer.watch(),
+            engine: WeakTimer::of(timer),
             whole: Set::new(ENGINE_COUNTERS, ENGINE_GAUGES, &labels),
             lateness: Quantiles::new("tourbillon_lateness_seconds", &labels, now, stats.lateness),
             shards: stats.shards.into_iter().enumerate().map(of_shard).collect(),

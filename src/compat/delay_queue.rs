@@ -69,7 +69,7 @@ pub struct DelayQueue<T> {
     next_number: u64,
     /// Ends at the first deadline of the last poll that had to wait. A later poll moves it.
     sleep: Option<Sleep>,
-    /// That of the last poll, unless it has been woken since.
+    /// The waker of the last poll, until it is called.
     waker: Option<Waker>,
 }
 

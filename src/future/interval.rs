@@ -84,7 +84,7 @@ impl Interval {
 
     fn go_on(&mut self, at: Moment) {
         self.due_ns = at.ns;
-        self.sleep.reset_to(at.deadline);
+        self.sleep.move_to(at.deadline, true);
     }
 
     /// Returns whether a tick came before it was due because the engine was shut down. As a stream,
@@ -125,15 +125,13 @@ impl Interval {
 
     /// Moves the next tick to `delay` from now. Later ticks follow from there.
     pub fn reset_after(&mut self, delay: Duration) {
-        let next = self.sleep.timeline().moment_after(delay);
-        self.go_on(next);
+        self.go_on(self.sleep.timeline().moment_after(delay));
     }
 
     /// Moves the next tick to a point in time. Later ticks follow from there. If that time has
     /// passed, the tick comes at once, and returns that time. A time before the engine's start
     /// counts as that start.
     pub fn reset_at(&mut self, deadline: Instant) {
-        let next = self.sleep.timeline().moment_at(deadline);
-        self.go_on(next);
+        self.go_on(self.sleep.timeline().moment_at(deadline));
     }
 }

@@ -147,15 +147,11 @@ impl Sleep {
 
     /// Moves its deadline to a point in time. Otherwise it is [`reset`](Self::reset).
     pub fn reset_at(&mut self, deadline: Instant) {
-        self.reset_to(self.timeline().deadline_at(deadline));
-    }
-
-    pub(super) fn reset_to(&mut self, deadline: Subtick) {
-        self.move_to(deadline, true);
+        self.move_to(self.timeline().deadline_at(deadline), true);
     }
 
     #[inline]
-    fn move_to(&mut self, deadline: Subtick, may_have_come: bool) {
+    pub(super) fn move_to(&mut self, deadline: Subtick, may_have_come: bool) {
         self.has_moved |= may_have_come;
         self.deadline = deadline;
         let is_moved = match &self.stage {

@@ -20,10 +20,10 @@ impl Timer {
     /// once. `Duration::MAX`, or any other delay that ends centuries after the engine's start,
     /// never runs it.
     ///
-    /// The call takes no lock, except on a thread that has destroyed its thread-locals. Such
-    /// threads share one state under a lock. Otherwise the call waits in one case: the thread has
-    /// no free memory left while more than 16,384 entries wait for a worker that runs. The call
-    /// then waits for the worker to catch up, for
+    /// The call takes no lock once the worker of its shard has started, except on a thread that has
+    /// destroyed its thread-locals. Such threads share one state under a lock. Otherwise the call
+    /// waits in one case: the thread has no free memory left while more than 16,384 entries wait
+    /// for a worker that runs. The call then waits for the worker to catch up, for
     /// [`Builder::max_wait`](crate::Builder::max_wait) at most.
     ///
     /// The call allocates in these cases:
@@ -200,8 +200,7 @@ impl Timer {
     /// ```
     pub fn reset_many<'a>(&self, timeouts: impl IntoIterator<Item = &'a Timeout>, delay: Duration) -> usize {
         let shared = &*self.owner.shared;
-        let mine = shared.thread_state();
-        let Some(mine) = mine.filter(|_| !delay.is_zero()) else {
+        let Some(mine) = shared.thread_state().filter(|_| !delay.is_zero()) else {
             // In a forked child none of this engine's is reset. Others may be of an engine that
             // this process has made. And no delay means the time of each reset.
             return timeouts.into_iter().filter(|timeout| timeout.reset(delay)).count();

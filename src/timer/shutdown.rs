@@ -11,7 +11,7 @@ use super::{ShutdownError, Timer};
 use crate::entry::Task;
 use crate::executor::is_running_a_task;
 use crate::panics;
-use crate::sync::{Arc, Mutex, lock, thread};
+use crate::sync::{Arc, Mutex, MutexGuard, lock, thread};
 use crate::sys::cores::spawn_ordinary;
 use crate::sys::fork;
 
@@ -299,22 +299,26 @@ pub struct ShutdownFuture {
 }
 
 struct State {
-    /// That of the task that waits.
+    /// The waker of the task that waits.
     waker: Option<Waker>,
     /// `None` while the shutdown is under way.
     answer: Option<Answer>,
+}
+
+impl ShutdownFuture {
+    /// Returns `None` in a forked child: the thread that may hold the lock is not there.
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        (!fork::is_forked_since(self.generation)).then(|| lock(&self.state))
+    }
 }
 
 impl Future for ShutdownFuture {
     type Output = Result<Vec<Unfired>, ShutdownError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if fork::is_forked_since(self.generation) {
-            return Poll::Ready(Err(ShutdownError::Forked));
-        }
         // A waker is cloned before the lock, and dropped after it: both are user code.
         let mut waker = Some(context.waker().clone());
-        let mut state = lock(&self.state);
+        let Some(mut state) = self.state() else { return Poll::Ready(Err(ShutdownError::Forked)) };
         let Some(answer) = &mut state.answer else {
             std::mem::swap(&mut state.waker, &mut waker);
             return Poll::Pending;
@@ -328,17 +332,15 @@ impl Future for ShutdownFuture {
 impl Drop for ShutdownFuture {
     /// Lets go of the task that waited: a drain may go on for long.
     fn drop(&mut self) {
-        if fork::is_forked_since(self.generation) {
-            return;
-        }
-        let waker = lock(&self.state).waker.take();
+        // The waker is dropped after the unlock.
+        let waker = self.state().and_then(|mut state| state.waker.take());
         drop(waker);
     }
 }
 
 impl fmt::Debug for ShutdownFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_under_way = fork::is_forked_since(self.generation) || lock(&self.state).answer.is_none();
+        let is_under_way = self.state().is_none_or(|state| state.answer.is_none());
         f.debug_struct("ShutdownFuture").field("is_under_way", &is_under_way).finish()
     }
 }

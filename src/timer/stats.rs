@@ -272,14 +272,11 @@ impl ShardStats {
 pub(crate) struct WeakTimer(std::sync::Weak<Engine>);
 
 #[cfg(feature = "metrics")]
-impl Timer {
-    pub(crate) fn watch(&self) -> WeakTimer {
-        WeakTimer(std::sync::Arc::downgrade(&self.owner.engine))
-    }
-}
-
-#[cfg(feature = "metrics")]
 impl WeakTimer {
+    pub(crate) fn of(timer: &Timer) -> Self {
+        Self(std::sync::Arc::downgrade(&timer.owner.engine))
+    }
+
     /// Returns the time by the engine's clock, its counters and its health. `None` if the last
     /// timer and the last future have gone.
     pub(crate) fn look(&self) -> Option<(std::time::Instant, (Stats, Health))> {

@@ -60,8 +60,7 @@ impl Timeout {
     /// The entry was armed with a handle. The caller makes it here, once.
     #[inline]
     pub(super) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        // SAFETY: `submit` and `submit_many`, which alone call this, have armed the entry with
-        // HANDLE. They make one `Timeout` of it.
+        // SAFETY: the entry was armed with HANDLE, and the caller makes one `Timeout` of it.
         Self { handle: unsafe { Handle::new(entry) } }
     }
 
