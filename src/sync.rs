@@ -1,9 +1,10 @@
-//! The only source of atomics, cells, locks and threads: std's, or loom's under `--cfg loom`, or
-//! std's with a log of all accesses under `--cfg count_accesses`, which `perf/costs` counts.
+//! The source of all atomics, cells, locks and threads of a protocol: std's, or loom's under `--cfg
+//! loom`, or std's with a log of all accesses under `--cfg count_accesses`, which `perf/costs`
+//! counts.
 //!
 //! Modules that follow a protocol take these types from here and not from `std::sync::atomic`. So
-//! loom can check them as they are. Two things have no counterpart in loom. crossbeam's queue is
-//! replaced by a stand-in with the same orderings. The timeout of a park is ignored, because loom
+//! loom can check them as they are. Some things have no counterpart in loom. `OnceLock` and
+//! crossbeam's queue are replaced by stand-ins. The timeout of a park is ignored, because loom
 //! has no clock: under loom only an unpark ends a park, which is the harder case for the protocols
 //! that are checked.
 
@@ -107,7 +108,7 @@ impl<T> ProtocolCell<T> {
 }
 
 /// Like a `Cell`, for the type that has the cell in it. As a `Cell` does, it keeps that type from
-/// being `Sync` by itself: whoever makes it so promises that two threads never meet here.
+/// being `Sync` by itself: code that makes it so promises that two threads never meet here.
 impl<T: Copy> ProtocolCell<T> {
     #[cfg_attr(count_accesses, track_caller)]
     #[inline]
@@ -126,8 +127,9 @@ impl<T: Copy> ProtocolCell<T> {
     }
 }
 
-/// A number that one thread writes and any thread may read. All accesses are relaxed, and cost as
-/// much as plain ones. No protocol depends on it, so models need not see it.
+/// A number that any thread may read. Threads that write it do so one at a time, or a lost write
+/// does no harm. All accesses are relaxed, and cost as much as plain ones. No protocol depends on
+/// it, so models need not see it.
 #[derive(Debug, Default)]
 pub(crate) struct Shown(ShownWord);
 

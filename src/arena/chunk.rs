@@ -146,7 +146,7 @@ impl Chunk {
     /// given back, or none if that is zero.
     fn of(entries: Zeroed<Entry>, a_page: usize) -> Option<Box<Self>> {
         debug_assert!(entries.len() > 0);
-        if !fits_links(entries.first().cast(), entries.len() * size_of::<Entry>()) {
+        if !fits_links(entries.get(0).cast(), entries.len() * size_of::<Entry>()) {
             return None;
         }
         #[cfg(loom)]
@@ -155,7 +155,7 @@ impl Chunk {
             // entry, but loom does not know its atomics.)
             unsafe { entries.get(index).write(Entry::new_free()) };
         }
-        let begins = if cfg!(loom) { 0 } else { entries.first().addr().get() / size_of::<Entry>() };
+        let begins = if cfg!(loom) { 0 } else { entries.get(0).addr().get() / size_of::<Entry>() };
         let before_pages = begins.checked_next_multiple_of(a_page).map_or(0, |page| page - begins);
         let pages = entries.len().saturating_sub(before_pages).checked_div(a_page).unwrap_or(0);
         Some(Box::new(Self {
@@ -171,13 +171,6 @@ impl Chunk {
     /// Returns the [place](page_of) of a page.
     pub(super) fn place(&self, page: usize) -> usize {
         page_of(self.entries.get(self.first_of(page)))
-    }
-
-    /// Returns which of the pages a place lies in, or `None` if it lies outside of them, at an
-    /// edge.
-    fn page_at(&self, index: usize) -> Option<usize> {
-        let page = index.checked_sub(self.before_pages)?.checked_div(entries_a_page())?;
-        (page < self.pages).then_some(page)
     }
 
     /// Returns the index of the first entry of a page.
@@ -226,9 +219,13 @@ impl Chunk {
         self.given_back.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
+    /// Returns whether a place lies in a page that is given back. A place at an edge of the chunk,
+    /// outside of the whole pages, does not.
     fn is_given_back(&self, index: usize) -> bool {
-        let bit = |page: usize| self.given_back[page / 64].load(Ordering::Relaxed) >> (page % 64) & 1;
-        self.page_at(index).is_some_and(|page| bit(page) == 1)
+        let page = index.checked_sub(self.before_pages).and_then(|index| index.checked_div(entries_a_page()));
+        let is_set =
+            |page: usize| Some(self.given_back.get(page / 64)?.load(Ordering::Relaxed) >> (page % 64) & 1 == 1);
+        page.and_then(is_set).unwrap_or(false)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -1,9 +1,10 @@
 //! The side of `sync.rs` that counts: std's types, which tell what the calling thread does to
 //! memory that threads share. `--cfg count_accesses` selects it, for `perf/costs`.
 //!
-//! Counted are atomics, protocol cells, numbers for show, locks, and crossbeam's queue, whose
-//! internals this file knows only by their number. Memory that a thread keeps for itself,
-//! references of `Arc`, and the time stamp counter's rate are not counted.
+//! Counted are atomics, protocol cells, numbers for show, locks, and crossbeam's `SegQueue`, whose
+//! internals this file knows only by their number. Not counted are memory that a thread keeps for
+//! itself, references of `Arc`, the depot's shelf, the numbers of shards, the look for a fork, and
+//! the time stamp counter's rate.
 
 pub(crate) use std::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::{Arc, Condvar, MutexGuard, OnceLock};

@@ -83,21 +83,17 @@ mod linux {
     #[unsafe(link_section = ".init_array")]
     static AT_LOAD: extern "C" fn() = look_at_load;
 
-    /// Returns `None` if the loader has not called.
-    fn set_at_load() -> Option<&'static CpuSet> {
-        // A linker takes only referenced items out of a library. So this function, which needs the
-        // entry, references it.
-        std::hint::black_box(&raw const AT_LOAD);
-        GIVEN.get()
-    }
-
     /// The cores that the process was given, by its cpuset or by `taskset`, whatever its threads
     /// have pinned themselves to since. These are the main thread's cores at load and its cores
     /// today, because a cpuset may grow. A cpuset may also shrink: then a thread asks for all of
     /// them, and the kernel removes the cores that are not in the cpuset.
     pub(super) fn process_set() -> Option<CpuSet> {
+        // A linker takes only referenced items out of a library. So this function, which needs the
+        // entry, references it.
+        std::hint::black_box(&raw const AT_LOAD);
         let mut set = main_thread_set()?;
-        if let Some(at_load) = set_at_load() {
+        // There is none if the loader has not called.
+        if let Some(at_load) = GIVEN.get() {
             cores_in(at_load).into_iter().for_each(|core| set.set(core).expect("a core of a set"));
         }
         Some(set)

@@ -150,11 +150,6 @@ impl<T> Zeroed<T> {
         self.len
     }
 
-    /// The address of the first place.
-    pub(crate) fn first(&self) -> NonNull<T> {
-        self.first
-    }
-
     /// Returns the address of a place. Panics if the array ends before it.
     pub(crate) fn get(&self, index: usize) -> NonNull<T> {
         assert!(index < self.len, "place {index} of {}", self.len);
@@ -189,7 +184,7 @@ mod tests {
         let new = [0, 1, 7, 64, 5_000].map(Zeroed::<u64>::new);
         for array in new.into_iter().chain([1, LARGE - 1, LARGE, LARGE + 1].map(Zeroed::to_be_filled)) {
             let array = array.expect("memory");
-            assert!(array.first().addr().get().is_multiple_of(LINE));
+            assert!(array.first.addr().get().is_multiple_of(LINE));
             for index in 0..array.len() {
                 // SAFETY: the place is in the array, which no other thread knows, and zero is a
                 // valid number.

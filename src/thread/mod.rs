@@ -1,5 +1,5 @@
 //! One thread's part of an engine: its free entries, its tombstones, its counts, its references.
-//! And whether the thread may wait for a worker, of whichever engine.
+//! [`NoWait`] says whether the thread may wait for a worker of any engine.
 
 mod sharded_ref;
 mod tombstones;

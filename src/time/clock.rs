@@ -67,15 +67,15 @@ pub trait ClockListener: Send + Sync {
     fn stepped(&self);
 }
 
-/// An engine with workers, as a manual clock sees it.
+/// An engine, as a manual clock sees it.
 pub(crate) trait Follower: ClockListener {
     /// Returns when all that has become due has run. Returns `false` if it could not wait for that,
     /// because the calling thread runs a task.
     fn catch_up(&self) -> bool;
     /// A measure of the work done so far, which only grows.
     fn progress(&self) -> u64;
-    /// How far the clock has to be moved until something is due. `None` if nothing ever will be, or
-    /// the caller can't wait for the answer.
+    /// How far the clock has to be moved until something is due. `None` if nothing ever will be.
+    /// The caller is no task, as it may have to wait for the answer.
     fn until_next(&self) -> Option<Duration>;
 }
 

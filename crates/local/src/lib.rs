@@ -45,11 +45,12 @@ assert!(closed.get());
 //! A call touches the timeout's own entry and a cell of the wheel, and no other timeout. It
 //! allocates if the task captures more than 24 bytes, and now and then for entries and cells.
 //!
-//! compio's loop waits for the engine's next wake-up as it waits for the runtime's own timers, and
-//! reads the clock for it at most twice a round. monoio and glommio don't lend their loops. There a
-//! task waits for **one** timer of the runtime, until the engine's next wake-up. An earlier timeout
-//! wakes the task. So the runtime's timer is set once for each wake-up of the engine, however many
-//! timeouts are pending, and no `reset` to a later deadline touches it.
+//! compio's loop waits for the engine's next wake-up as it waits for the runtime's own timers. It
+//! reads the clock for it twice a round, and once more in a round that turns it. monoio and glommio
+//! don't lend their loops. There a task waits for **one** timer of the runtime, until the engine's
+//! next wake-up. An earlier timeout wakes the task. So the runtime's timer is set once for each
+//! wake-up of the engine, however many timeouts are pending, and no `reset` to a later deadline
+//! touches it.
 //!
 //! # Lateness
 //!
