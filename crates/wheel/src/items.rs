@@ -115,7 +115,7 @@ pub(crate) fn room_for<T>(len: usize) -> Result<Vec<T>, OutOfMemory> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WheelError {
-    /// This number of slots is no power of two, or it is 1, and there are several levels.
+    /// This number of slots is no power of two, or it is 1 although there are several levels.
     Slots(usize),
     /// So many levels of so many slots: none, or they count more bits of a tick than
     /// [`MAX_TICK_BITS`](crate::MAX_TICK_BITS).

@@ -162,14 +162,18 @@ impl<T: Copy + Eq, M: Memory<T>> Lists<T, M> {
 
     /// Takes the first item of a list out.
     pub(crate) fn pop(&mut self, list: u32) -> Option<T> {
-        let at = self.first(list)?;
-        let block = self.blocks.get_mut(at);
-        let item = (0..CELLS).find_map(|cell| block.empty(cell));
-        if block.live == 0 {
-            self.free(at);
+        loop {
+            let at = self.first(list)?;
+            let block = self.blocks.get_mut(at);
+            let item = (0..CELLS).find_map(|cell| block.empty(cell));
+            if block.live == 0 {
+                self.free(at);
+            }
+            // Panics of the user's leave blocks without an item.
+            if item.is_some() {
+                return item;
+            }
         }
-        // A panic of the user's has left the first block without an item.
-        item.or_else(|| self.pop(list))
     }
 
     /// Returns a list's blocks, from the first on.

@@ -1,8 +1,9 @@
 //! Compares the wheel with an oracle: any operations, any sizes, months of time. Also checks costs,
 //! which an oracle can't see.
 
+use std::boxed::Box;
 use std::format;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::vec::Vec;
 
 use proptest::prelude::*;

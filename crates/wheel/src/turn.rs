@@ -23,8 +23,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
     /// twice as far as the last level reaches, the call looks at all items and sorts those that are
-    /// due, in one step. It sorts late items in the same way. Without memory for that, items come
-    /// out in another order.
+    /// due, in one step. It sorts late items in the same way. Items may come out in another order
+    /// if there is no memory for that, or was none for a [`reinsert`](Self::reinsert).
     pub fn expire<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
@@ -47,7 +47,7 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         budget: &mut usize,
         mut take: impl FnMut(&mut S, T, u64) -> Take,
     ) {
-        // A time that has gone back counts as the latest of before.
+        // A time that has gone back counts as the last tick that is processed.
         let now = now.max(self.cursor.saturating_sub(1)).min(NEVER - 1);
         // A move is cheap beside the work for an item that is due.
         let mut moves = (*budget).max(self.cascade_quota);

@@ -156,8 +156,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         self.put_off
     }
 
-    /// Returns how many bytes the blocks take, those that no item uses included.
-    /// [`shrink_to`](Self::shrink_to) gives these back.
+    /// Returns how many bytes the blocks take, those that no item uses included. These may go back
+    /// to the system by [`shrink_to`](Self::shrink_to).
     #[must_use]
     pub fn memory(&self) -> usize {
         self.lists.blocks.len * size_of::<Block<T>>()
@@ -172,9 +172,10 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         self.lists.blocks.reserve(blocks_for(items))
     }
 
-    /// Gives memory back to the system, if half of the blocks or fewer hold all items, but keeps as
-    /// much as [`reserve`](Self::reserve) of an empty wheel would take for so many items. It copies
-    /// all items into new blocks. Without memory for those it changes nothing.
+    /// Gives memory back to the system: it copies all items into as few new blocks as hold them, or
+    /// into as many as [`reserve`](Self::reserve) of an empty wheel would take for `reserved`
+    /// items, if that is more. It changes nothing if those are more than half of the blocks, or if
+    /// there is no memory for them.
     pub fn shrink_to<S: Items<Item = T>>(&mut self, items: &mut S, reserved: usize) {
         let _ = self.lists.shrink_to(items, blocks_for(reserved));
     }
@@ -231,8 +232,9 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         was_there
     }
 
-    /// Returns the last of these ticks whose slot of level 0 has an item, for a caller that takes
-    /// all of a short time together. Looks at each marked tick up to the last one.
+    /// Returns the last of these ticks, as far as level 0 reaches, whose slot has an item: for a
+    /// caller that takes all of a short time together. Looks at each marked tick up to the last
+    /// one.
     #[must_use]
     pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
         let level = &self.levels[0];

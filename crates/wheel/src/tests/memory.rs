@@ -171,3 +171,22 @@ fn a_rescan_finds_what_has_no_cell_too() {
     assert!(bench.wheel.next_wakeup(&bench.store).is_some_and(|at| at <= 100));
     assert_eq!(bench.turn(100_000, 100).len(), 1);
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
+fn a_drain_past_many_blocks_that_panics_have_emptied_needs_no_deep_stack() {
+    let mut bench = Bench::new(2_048, 1);
+    // Each is in a block of its own, and there is no other.
+    let ids: Vec<_> = (5..1_005).map(|deadline| bench.insert(deadline).expect("memory")).collect();
+    bench.wheel.lists.blocks.limit = 0;
+    for (now, id) in (1..).zip(ids) {
+        bench.reset(id, now);
+        bench.wheel.rescan();
+        let panics =
+            || bench.wheel.expire(&mut bench.store, now, &mut 100, |_, _| resume_unwind(Box::new("on purpose")));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    }
+    let mut wheel = bench.wheel;
+    let drain = std::thread::Builder::new().stack_size(64 << 10).spawn(move || wheel.drain().count());
+    assert_eq!(drain.expect("a thread").join().expect("no panic"), 0);
+}
