@@ -168,7 +168,7 @@ impl Timer {
     /// The worker gives the unused cells of its wheel back in its next turn. They are not counted.
     ///
     /// The call takes some nanoseconds for each free entry. It takes no lock, and allocates
-    /// some 30 bytes for each page of the engine. It does nothing on systems other than Linux, nor
+    /// 20 to 40 bytes for each page of the engine. It does nothing on systems other than Linux, nor
     /// in a child process that was forked off after the engine was made.
     ///
     /// ```

@@ -9,15 +9,12 @@ mod cells;
 
 use std::time::Duration;
 
-use tourbillon_wheel::{Items, NEVER, Place};
+use tourbillon_wheel::{ITEMS_A_BLOCK, Items, NEVER, Place};
 
 use self::cells::Cells;
 use crate::entry::{CameUp, CancelledInSlot, FromSlot, Kind, Linked, Owned, Sole, Token};
 use crate::sync::prefetch;
 use crate::time::Subtick;
-
-/// For so many entries a block of cells is reserved.
-const ENTRIES_A_BLOCK: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
@@ -134,7 +131,7 @@ impl Wheel {
     /// cells besides. Allocates cells if need be.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
-        self.slots.reserve(2 * ENTRIES_A_BLOCK).is_ok()
+        self.slots.reserve(2 * ITEMS_A_BLOCK).is_ok()
     }
 
     /// Returns whether there is a block of cells that nobody uses.

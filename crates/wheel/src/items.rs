@@ -98,7 +98,9 @@ pub struct OutOfMemory;
 
 impl core::fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("there is no memory for another block of the timing wheel; remove items, or free some")
+        f.write_str(
+            "there is no memory for another block of the timing wheel; remove items, or free memory, and try again",
+        )
     }
 }
 

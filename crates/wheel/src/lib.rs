@@ -117,4 +117,4 @@ struct Readme;
 
 pub use block::{Block, Chunk, Memory};
 pub use items::{Items, NEVER, OutOfMemory, Place, Take, WheelError};
-pub use wheel::{MAX_TICK_BITS, Wheel};
+pub use wheel::{ITEMS_A_BLOCK, MAX_TICK_BITS, Wheel};

@@ -58,8 +58,9 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
             if !self.take_due(items, budget, &mut take) {
                 return;
             }
-            // If time has outrun the last level by two revolutions. A shorter jump is gone through
-            // slot by slot, which costs less than to look at all items.
+            // If time has outrun the last level by two revolutions. (No ring is as wide as 2^63
+            // ticks.) A shorter jump is gone through slot by slot, which costs less than to look at
+            // all items.
             if now.saturating_sub(self.cursor) >> self.by_distance[63].bits() >= 2 {
                 self.gather(now);
             }
@@ -150,36 +151,51 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
         let due_by = self.cursor.saturating_sub(1);
         while let Some(at) = self.lists.first(DUE) {
             self.prefetch_behind(items, at);
-            let mut cell = 0;
-            'block: loop {
-                let Block { cells, live, .. } = self.lists.blocks.get_mut(at);
-                // Only this loop runs for each item. `take` can't reach the wheel, so the loop may
-                // borrow the block.
-                let (item, taken) = loop {
-                    let Some(slot) = cells.get_mut(cell) else { break 'block };
-                    cell += 1;
-                    let Some(item) = *slot else { continue };
-                    if *budget == 0 {
-                        return false;
-                    }
-                    // It counts as taken, should the call panic.
-                    *slot = None;
-                    *live -= 1;
-                    self.len -= 1;
-                    let taken = take(items, item, due_by);
-                    if taken != Take::Taken {
-                        break (item, taken);
-                    }
-                    *budget -= 1;
-                };
-                match self.after_look(items, Place::new(at, cell - 1), item, taken, budget) {
-                    Some(next) => cell = next,
-                    None => return false,
-                }
+            if !self.take_block(items, at, due_by, budget, take) {
+                return false;
             }
             self.leave(items, at, budget);
         }
         true
+    }
+
+    /// Takes the items of one block. Returns false if not all were looked at.
+    #[inline(always)]
+    fn take_block<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        at: u32,
+        due_by: u64,
+        budget: &mut usize,
+        take: &mut impl FnMut(&mut S, T, u64) -> Take,
+    ) -> bool {
+        let mut cell = 0;
+        loop {
+            let Block { cells, live, .. } = self.lists.blocks.get_mut(at);
+            // Only this loop runs for each item. `take` can't reach the wheel, so the loop may
+            // borrow the block.
+            let (item, taken) = loop {
+                let Some(slot) = cells.get_mut(cell) else { return true };
+                cell += 1;
+                let Some(item) = *slot else { continue };
+                if *budget == 0 {
+                    return false;
+                }
+                // It counts as taken, should the call panic.
+                *slot = None;
+                *live -= 1;
+                self.len -= 1;
+                let taken = take(items, item, due_by);
+                if taken != Take::Taken {
+                    break (item, taken);
+                }
+                *budget -= 1;
+            };
+            match self.after_look(items, Place::new(at, cell - 1), item, taken, budget) {
+                Some(next) => cell = next,
+                None => return false,
+            }
+        }
     }
 
     /// Puts an item that has come up and is not taken where it belongs. Returns the cell to go on

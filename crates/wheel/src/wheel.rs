@@ -13,6 +13,9 @@ use crate::list::Lists;
 /// How many bits of a tick the slots of all levels may count together.
 pub const MAX_TICK_BITS: u32 = 59;
 
+/// How many items a block usually has, of its 14 cells. [`Wheel::reserve`] counts on so many.
+pub const ITEMS_A_BLOCK: usize = 10;
+
 // Lists that are no slot's.
 /// Items that were due when they were inserted, and all items if all are to be looked at. They are
 /// sorted, and taken with those that come up next.
@@ -356,9 +359,8 @@ impl<T: Copy + Eq, M: Memory<T>> Wheel<T, M> {
     }
 }
 
-/// Ten items a block, which the engine counts on, too.
 fn blocks_for(items: usize) -> usize {
-    items.div_ceil(10)
+    items.div_ceil(ITEMS_A_BLOCK)
 }
 
 /// Returns the list of the items that a level's cascade has still to move.
